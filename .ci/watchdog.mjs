@@ -56,7 +56,12 @@ async function nativeStack(pid) {
 
 /** The JavaScript stack, if the process runs with `reportFolder()`. SIGUSR2 ends other programs. */
 async function javascriptStack(pid, folder) {
-  process.kill(pid, 'SIGUSR2');
+  try {
+    process.kill(pid, 'SIGUSR2');
+  } catch (error) {
+    if (error.code === 'ESRCH') return 'it has ended meanwhile\n';
+    throw error;
+  }
   const until = Date.now() + REPORT_MS;
   while (Date.now() < until) {
     const name = readdirSync(folder).find((name) => name.split('.').includes(String(pid)));

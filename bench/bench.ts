@@ -8,6 +8,7 @@ import { install } from './install-row.js';
 import { Lab } from './lab.js';
 import { mongodbRows, stopMongod } from './mongodb-rows.js';
 import { port, start } from './process-rows.js';
+import { tell } from './progress.js';
 import { machineReadable, type Result, table } from './report.js';
 import type { Row } from './rounds.js';
 import { flood, login, me, refresh } from './saas-rows.js';
@@ -104,4 +105,5 @@ function rowsNamed(name: string): string[] {
 
 function progress(text: string): void {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
+  else tell(text);
 }

@@ -2,10 +2,10 @@
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createProgress } from '../bin/progress.js';
 import { type FuzzResult, fuzz } from '../test/kit/fuzz/engine.js';
 import { FUZZ_TARGETS } from '../test/kit/fuzz/targets.js';
 import { readArguments } from './arguments.js';
+import { createProgress } from './progress.js';
 
 const help = `Sends valid requests (real codes, tokens, cookies, forms) with one to three mutations each to every route of a
 product, over local sockets. No answer may be a server error, reveal internals, redirect to an attacker's address

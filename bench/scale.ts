@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongodbPlugin from '@fastify/mongodb';
-import { createProgress } from '../bin/progress.js';
 import { DAY } from '../src/core/kernel/clock.js';
 import { LEASE_COLLECTION, LEASE_FIELDS, type LeaseDocument } from '../src/core/ops/jobs.js';
 import type { Collection, Store } from '../src/core/storage/collection.js';
@@ -15,6 +14,7 @@ import { readArguments } from './arguments.js';
 import { Lab, type Served } from './lab.js';
 import { drive, repeating, request } from './load.js';
 import { startMongod } from './mongod.js';
+import { createProgress } from './progress.js';
 import { RECORD_KINDS, randomTime, recordPages } from './record-rows.js';
 import { machineReadable, type Result, table } from './report.js';
 import { quantile } from './rounds.js';
@@ -52,13 +52,13 @@ const OPTIONS = {
 } as const;
 
 const { values, usageError, countOf } = readArguments('bench:scale', help, OPTIONS);
-const [users, sessions, expired, records, seconds] = [
+const [users, sessions, expired, seconds] = [
   values.users,
   values.sessions,
   values.expired,
-  values.records,
   values.seconds,
-].map(countOf) as [number, number, number, number, number];
+].map(countOf) as [number, number, number, number];
+const records = values.records === '0' ? 0 : countOf(values.records);
 if (values.engine !== 'sqlite' && values.engine !== 'mongodb')
   usageError(`there is no engine '${values.engine}'.`);
 

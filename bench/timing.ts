@@ -6,6 +6,7 @@ import { readArguments } from './arguments.js';
 import { Lab } from './lab.js';
 import { drive, expectStatus, request } from './load.js';
 import { startMongod } from './mongod.js';
+import { tell } from './progress.js';
 import { machineReadable, type Result, table } from './report.js';
 import type { TimingRow } from './timing-classes.js';
 import { IDP_TIMING_ROWS } from './timing-idp-rows.js';
@@ -100,7 +101,9 @@ async function measure({ name, url, expected, classes }: TimingRow): Promise<Map
     },
   };
   while (index < calls.length) {
-    if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${name}: ${index} of ${calls.length}`);
+    const text = `${name}: ${index} of ${calls.length}`;
+    if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
+    else tell(text);
     await drive(url, [client], 1).catch((cause: Error) => {
       throw new Error(`${name}: ${cause.message}`, { cause });
     });

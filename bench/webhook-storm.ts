@@ -1,8 +1,8 @@
 /** `npm run bench:webhooks`: webhook storms, seed by seed. Exits with 1 if anything differs from the provider. */
 import { performance } from 'node:perf_hooks';
-import { createProgress } from '../bin/progress.js';
 import { type StormResult, storm } from '../test/kit/stripe-storm.js';
 import { readArguments } from './arguments.js';
+import { createProgress } from './progress.js';
 
 const help = `Delivers the events of many subscriptions late, in any order, repeated and forged, to processes that are killed
 while they work, by a provider whose API fails at times, and compares the final state with the provider's.

@@ -75,11 +75,10 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
     sessions: {
       list: (person) => sessions.list(person),
       async end({ id }, sid, { ip }) {
-        if (await sessions.endOwn(id, sid)) await audit.record({ event: 'session.ended', subject: id, ip });
+        await sessions.endOwn(id, sid, audit.entry({ event: 'session.ended', subject: id, ip }));
       },
       async endOthers({ id }, current, { ip }) {
-        await sessions.endOthers(id, current.id);
-        await audit.record({ event: 'sessions.ended', subject: id, ip });
+        await sessions.endOthers(id, current.id, audit.entry({ event: 'sessions.ended', subject: id, ip }));
       },
     },
     applications: {
@@ -91,8 +90,7 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
         return Promise.all((await consents.list(sub)).map(describeAll));
       },
       async disconnect({ id }, clientId, { ip }) {
-        if (!(await consents.revoke(id, clientId))) return;
-        await audit.record({ event: 'consent.revoked', subject: id, ip, detail: clientId });
+        await consents.revoke(id, clientId, ip);
       },
       find: deps.findClient,
     },

@@ -20,7 +20,7 @@ import { createProvisioningModule, type ProvisioningModule } from './provisionin
 import { createLastKnownAddress, findActive, principalCollection } from './provisioning/store.js';
 import { registrationTokenCollection } from './registration/store.js';
 import { createRegistrationTokens } from './registration/tokens.js';
-import { createResourceAdministration, type EndResource } from './resources/administration.js';
+import { createResourceAdministration } from './resources/administration.js';
 import { createResourceService, type ResourceService } from './resources/service.js';
 import { resourceCollection } from './resources/store.js';
 import { createTrustAdministration } from './trust/administration.js';
@@ -83,7 +83,10 @@ export async function openProvisioning(warn: (message: string) => void, { create
     ...createRemovals(context, hasMailServer(values)),
     registrationTokens: createRegistrationTokens(registrationTokenCollection(store), context),
     trust: openTrust(context, resources, provisioning),
-    close: () => store.close(),
+    async close() {
+      await context.backgroundTasks.settled();
+      await store.close();
+    },
   };
 }
 
@@ -92,16 +95,7 @@ interface CommandContext extends ModuleContext {
   allowHttp: boolean;
 }
 
-function openResources(
-  context: CommandContext,
-  { list }: ResourceService,
-  { revocations, delegations }: GrantedAccess,
-) {
-  const endResource: EndResource = async (identifier, change, by) => {
-    const removed = await revocations.endResource(identifier, change);
-    await (await delegations()).endAll({ resource: identifier }, by);
-    return removed;
-  };
+function openResources(context: CommandContext, { list }: ResourceService, { endResource }: GrantedAccess) {
   const deps = { ...context, reservedScopes: SCOPES, endResource };
   return { ...createResourceAdministration(resourceCollection(context.store), deps), list };
 }

@@ -5,7 +5,7 @@ import type { Store } from '../core/storage/collection.js';
 import { mailCollection } from '../shared/email/store.js';
 import { factorCollection } from '../shared/factors/store.js';
 import { passkeyCollection, usedChallengeCollection } from '../shared/passkeys/store.js';
-import { logoutNoticeCollection } from './oidc/backchannel/store.js';
+import { endedSessionsCollection, logoutNoticeCollection } from './oidc/backchannel/store.js';
 import { delegationCollection } from './oidc/delegations/store.js';
 import { deviceRequestCollection } from './oidc/device/store.js';
 import { revocationCollection } from './oidc/revocations/service.js';
@@ -42,6 +42,7 @@ export function declareIdpCollections(store: Store): void {
     passkeyCollection,
     usedChallengeCollection,
     logoutNoticeCollection,
+    endedSessionsCollection,
     usedAssertionCollection,
     usedProofCollection,
     pushedRequestCollection,

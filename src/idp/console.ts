@@ -46,7 +46,7 @@ export function createConsole(context: IdpContext, deps: ConsoleDependencies) {
       consents,
       resources,
       metadataClients: registration?.metadataClients,
-      audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), record: audit.record },
+      audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), entry: audit.entry },
       mails: email?.administration,
       keys: oidc.publishedKeys,
     },

@@ -14,10 +14,13 @@ for (const [product, open] of Object.entries(FUZZ_TARGETS)) {
   t.test(`${product} answers every malformed request to any route with a documented error`, async (t) => {
     const target = await open(temporaryFolder(t));
     t.teardown(() => target.stop());
+    // Not silent for so long that it would be taken for hanging.
+    let calls = 0;
     const { problems, untouched, unsuccessful, statuses } = await fuzz(target, {
       requests: REQUESTS,
       seed: 1,
       clients: 4,
+      progress: (done) => ++calls % 100 === 0 && t.comment(`${done} requests`),
     });
     t.same(problems, []);
     t.same(untouched, [], 'every route was reached');

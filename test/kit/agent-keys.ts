@@ -1,9 +1,11 @@
 import type { Test } from 'tap';
 import type { Clock } from '../../src/core/kernel/clock.js';
+import { createCommit } from '../../src/core/ops/commit.js';
 import type { Store } from '../../src/core/storage/collection.js';
 import { createAgentKeys } from '../../src/idp/provisioning/agent-keys.js';
 import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { type ClientKey, clientKey } from './client-keys.js';
+import { NO_EFFECT, SILENT_AUDIT } from './effects.js';
 import { type Credentials, type IdpApp, idpStore } from './idp.js';
 import { COMMAND_SOURCE } from './operator.js';
 
@@ -13,8 +15,8 @@ import { COMMAND_SOURCE } from './operator.js';
 export function agentKeysIn(store: Store, { clock }: { clock: Clock }) {
   const principals = principalCollection(store);
   const keys = createAgentKeys(principals, {
-    ...{ clock, audit: { record: async () => undefined } },
-    endSessions: (_, change) => change(),
+    ...{ clock, commit: createCommit(store), audit: SILENT_AUDIT },
+    endSessions: async () => NO_EFFECT,
   });
   const find = async (sub: string) => {
     const found = await principals.findOne({ id: sub });

@@ -1,6 +1,7 @@
 import { generateKeyPairSync, type JsonWebKey, type KeyObject, randomUUID } from 'node:crypto';
 import { SignJWT } from 'jose';
 import type { Test } from 'tap';
+import { createCommit } from '../../src/core/ops/commit.js';
 import type { Store } from '../../src/core/storage/collection.js';
 import { ASSERTION_TOKEN, JWT_BEARER } from '../../src/idp/oidc/identity-assertions/trust.js';
 import { TOKEN_EXCHANGE } from '../../src/idp/oidc/tokens/request.js';
@@ -28,7 +29,7 @@ export const REFRESH_TOKEN = 'urn:ietf:params:oauth:token-type:refresh_token';
 /** What `idp trusted-issuer` and `idp audience` change. */
 export const trustIn = (store: Store, { clock, random }: Pick<IdpApp, 'clock' | 'random'>) =>
   createTrustAdministration(store, {
-    ...{ clock, random, audit: SILENT_AUDIT },
+    ...{ clock, random, commit: createCommit(store), audit: SILENT_AUDIT },
     ownIssuer: () => 'https://id.example.test',
     allowHttp: true,
     isClient: async (id) => id !== 'cid_unknown',

@@ -92,9 +92,18 @@ export interface IdpAppOptions extends Omit<CreateIdentityServerOptions, 'adminT
   publicUrl?: string | undefined;
 }
 
+let processes = 0;
+
 /** A complete provider on its own store; closes itself after the test. */
 export async function idpApp(t: Test, options: IdpAppOptions = {}): Promise<IdpApp> {
-  const { clock = fakeClock(), random = countedRandom(), folder = temporaryFolder(t), ...given } = options;
+  // Another process on the same store chooses other identifiers.
+  const seed = options.databaseUri === undefined ? 'seed' : `process ${++processes}`;
+  const {
+    clock = fakeClock(),
+    random = countedRandom(seed),
+    folder = temporaryFolder(t),
+    ...given
+  } = options;
   const server = createIdentityServer({
     ...idpOptions(folder),
     clock,

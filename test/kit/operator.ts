@@ -1,8 +1,10 @@
 import type { Test } from 'tap';
+import { createCommit } from '../../src/core/ops/commit.js';
 import { openStore } from '../../src/core/storage/open.js';
 import { createOperatorRoles } from '../../src/idp/provisioning/operators.js';
 import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { Agent, decodeEntities, type Page } from './agent.js';
+import { SILENT_AUDIT } from './effects.js';
 import type { Credentials, IdpApp } from './idp.js';
 
 /** Operators of an identity provider, and their console in a browser. */
@@ -14,8 +16,8 @@ export const COMMAND_SOURCE = { ip: 'cli', isDisconnected: () => false };
 export async function rolesOf(t: Test, idp: IdpApp, uri = `sqlite:${idp.file}`) {
   const store = await openStore(uri);
   t.teardown(() => store.close());
-  const audit = { record: async () => undefined };
-  return createOperatorRoles(principalCollection(store), { audit, clock: idp.clock });
+  const deps = { commit: createCommit(store), audit: SILENT_AUDIT, clock: idp.clock };
+  return createOperatorRoles(principalCollection(store), deps);
 }
 
 /** A person with the role. */

@@ -4,18 +4,12 @@ import type { Random } from '../../src/core/kernel/secrets.js';
 import type { Audit } from '../../src/core/ops/audit.js';
 import type { Store } from '../../src/core/storage/collection.js';
 import { SCOPES } from '../../src/idp/oidc/claims.js';
-import { createDelegations } from '../../src/idp/oidc/delegations/service.js';
-import { delegationCollection } from '../../src/idp/oidc/delegations/store.js';
 import type { Resources } from '../../src/idp/oidc/resources.js';
-import { createRevocations, revocationCollection } from '../../src/idp/oidc/revocations/service.js';
-import {
-  createResourceAdministration,
-  type EndResource,
-  type ResourceInput,
-} from '../../src/idp/resources/administration.js';
+import { createResourceAdministration, type ResourceInput } from '../../src/idp/resources/administration.js';
 import { resourceCollection } from '../../src/idp/resources/store.js';
 import { type Answer, basic } from './app.js';
 import { SILENT_AUDIT } from './effects.js';
+import { grantedIn } from './granted.js';
 import { type IdpApp, idpStore, type RegisteredClient, search } from './idp.js';
 import { COMMAND_SOURCE } from './operator.js';
 
@@ -50,32 +44,23 @@ export const NO_DELEGATIONS = {
   assertions: { subjectOf: () => undefined, verify: async () => 'there is no key' },
 };
 
-const SILENT: Audit = SILENT_AUDIT;
-
 /** The commands on a store, as another process runs them. */
 export function resourcesIn(
   store: Store,
   { clock, random }: { clock: Clock; random: Random },
-  audit: Audit = SILENT,
+  audit: Audit = SILENT_AUDIT,
 ) {
-  const resources = resourceCollection(store);
-  const revocations = createRevocations({
-    revocationDocuments: revocationCollection(store),
-    resources: { hasAny: async () => true },
-    findPrincipal: async () => null,
-    clock,
+  const granted = grantedIn(store, { clock, random }, { audit, hasResources: true });
+  const administration = createResourceAdministration(resourceCollection(store), {
+    ...granted,
+    ...{ allowHttp: false, reservedScopes: SCOPES },
   });
-  const delegations = createDelegations({
-    ...{ delegationDocuments: delegationCollection(store), directory: { findPrincipal: async () => null } },
-    ...{ revocations, audit, clock, random },
-  });
-  const endResource: EndResource = async (identifier, change, by) => {
-    const removed = await revocations.endResource(identifier, change);
-    await delegations.endAll({ resource: identifier }, by);
+  const remove: typeof administration.remove = async (...given) => {
+    const removed = await administration.remove(...given);
+    await granted.backgroundTasks.settled();
     return removed;
   };
-  const dependencies = { audit, clock, random, allowHttp: false, reservedScopes: SCOPES, endResource };
-  return createResourceAdministration(resources, dependencies);
+  return { ...administration, remove };
 }
 
 /** Registers an API. */

@@ -2,8 +2,16 @@ import { type Clock, DAY, isUnexpired, MINUTE, SECOND } from '../kernel/clock.js
 import { sha256 } from '../kernel/secrets.js';
 import { createExpiryPurge } from '../ops/purge.js';
 import { Semaphore } from '../ops/semaphore.js';
-import { type Collection, nullIfTaken, type Page, type Store } from '../storage/collection.js';
+import {
+  type Change,
+  type Collection,
+  nullIfTaken,
+  type Page,
+  type Store,
+  type Write,
+} from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
+import { applyChange } from '../storage/semantics.js';
 import type { OutboundResponse, SendRequest } from './request.js';
 
 /** JSON documents that clients publish, cached in the store: every process sees the same copy, also after a restart. */
@@ -245,15 +253,14 @@ export function createDocuments(
 
     findById: (id: string) => copies.findOne({ id }),
 
-    /** `null` if there is none, or none in the other state. */
-    setBlocked(id: string, isBlocked: boolean): Promise<DocumentCopy | null> {
+    /** Blocks or admits a copy that is in the other state, for a commit. */
+    settingBlocked(copy: DocumentCopy, isBlocked: boolean): { write: Write; changed: DocumentCopy } {
       const now = clock.now();
-      return isBlocked
-        ? copies.updateOne({ id, blockedAt: null }, { set: { blockedAt: now, expiresAt: NEVER } })
-        : copies.updateOne(
-            { id, blockedAt: { gt: 0 } },
-            { set: { expiresAt: now + COPY_LIFETIME_MS }, unset: ['blockedAt'] },
-          );
+      const change: Change<DocumentCopy> = isBlocked
+        ? { set: { blockedAt: now, expiresAt: NEVER } }
+        : { set: { expiresAt: now + COPY_LIFETIME_MS }, unset: ['blockedAt'] };
+      const where = { id: copy.id, blockedAt: isBlocked ? null : { gt: 0 } };
+      return { write: copies.changing(where, change), changed: applyChange(copy, change) };
     },
 
     purge: createExpiryPurge(copies, clock),

@@ -74,13 +74,13 @@ export async function logoutFailuresPlugin(
       return { ...failure, client: await clients.find(failure.clientId) };
     },
     async run({ id, clientId, sub }, _, by) {
-      if (!(await logoutFailures.retry(id))) throw httpErrors.NOT_FOUND();
-      await audit.record({
+      const record = audit.entry({
         event: 'logout.retried',
         subject: sub,
         detail: clientId,
         ...actorOf(operatorSource(by)),
       });
+      if (!(await logoutFailures.retry(id, record))) throw httpErrors.NOT_FOUND();
     },
     done: 'The application is called within a minute. An entry that is gone has succeeded.',
     returnTo: () => LOGOUT_FAILURES,

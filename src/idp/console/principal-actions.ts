@@ -41,9 +41,9 @@ export async function principalActionsPlugin(
     return found;
   };
   const returnTo = ({ id }: { id: string }) => `principals/${id}`;
-  const needed = <T>(result: T | null): T => {
+  const needed = <T>(result: T | null | false): T => {
     // It has changed since the form was shown.
-    if (result === null) throw httpErrors.VERSION_CONFLICT();
+    if (result === null || result === false) throw httpErrors.VERSION_CONFLICT();
     return result;
   };
   const register = <Target, Result>(action: Action<Target, TextForm, Result>): Promise<void> =>
@@ -141,11 +141,8 @@ export async function principalActionsPlugin(
       if (!session) throw httpErrors.NOT_FOUND();
       return { id: sub, sid };
     },
-    run: async ({ id, sid }, _, { name, ip }) => {
-      if (await sessions.end(sid)) {
-        await audit.record({ event: 'session.ended', subject: id, by: name, ip, detail: sid });
-      }
-    },
+    run: ({ id, sid }, _, { name, ip }) =>
+      sessions.end(sid, audit.entry({ event: 'session.ended', subject: id, by: name, ip, detail: sid })),
     done: 'The session has ended.',
     returnTo,
   });

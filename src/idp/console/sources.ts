@@ -35,7 +35,7 @@ export interface ConsoleSources {
   metadataClients: MetadataClients | undefined;
   resources: ResourceService;
   logoutFailures: OidcModule['logoutFailures'];
-  audit: AuditSearch & Pick<Audit, 'record'>;
+  audit: AuditSearch & Pick<Audit, 'entry'>;
   /** Absent without a mail server. */
   mails: Outbox | undefined;
   keys: readonly PublishedKey[];

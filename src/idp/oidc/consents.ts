@@ -1,6 +1,8 @@
 import { accessOf } from '../../core/http/revocation-list.js';
 import type { Clock } from '../../core/kernel/clock.js';
-import { nullIfTaken } from '../../core/storage/collection.js';
+import type { Audit } from '../../core/ops/audit.js';
+import type { CommitParts } from '../../core/ops/commit.js';
+import type { Write } from '../../core/storage/collection.js';
 import { namesIn, type ResourceScopes } from './resources.js';
 import type { Revocations } from './revocations/service.js';
 import type { ConsentDocument, Consents } from './store.js';
@@ -60,60 +62,88 @@ export function covers(consent: Consent, scope: string, asked?: readonly Resourc
   return scopes.length === 0 && resources.length === 0;
 }
 
-/** @param endAccess runs a revocation, after which tokens of the earlier generation of an access are refused everywhere */
-export function createConsentService(
-  consents: Consents,
-  clock: Clock,
-  endAccess: Revocations['endAccess'] = (_access, _generation, change) => change(),
-) {
-  const read = async (id: string): Promise<Consent> => {
-    const stored: Partial<ConsentDocument> = (await consents.findOne({ id })) ?? {};
-    const { scopes = [], resources = [], revocations = 0 } = stored;
-    return { scopes, resources, revocations, isConnected: isConnected(stored) };
+export interface ConsentDependencies {
+  consents: Consents;
+  revocations: Pick<Revocations, 'ending'>;
+  commit: CommitParts;
+  audit: Pick<Audit, 'entry'>;
+  clock: Clock;
+}
+
+/** A consent after a write, which is absent if it is stored already. */
+export interface PreparedConsent {
+  consent: Consent;
+  write: Write | undefined;
+}
+
+export function createConsentService({ consents, revocations, commit, audit, clock }: ConsentDependencies) {
+  const read = async (id: string): Promise<Consent & { isStored: boolean }> => {
+    const stored = await consents.findOne({ id });
+    const { scopes = [], resources = [], revocations = 0 }: Partial<ConsentDocument> = stored ?? {};
+    return {
+      scopes,
+      resources,
+      revocations,
+      isConnected: isConnected(stored ?? {}),
+      isStored: stored !== null,
+    };
   };
 
-  /** Changes the consent, unless it has been revoked since it was read. */
-  const change = async (
+  /** Changes the consent, unless it has been revoked since it was read. Of two first ones, one is stored: missing scopes are requested again. */
+  const change = (
     id: string,
-    { revocations }: Consent,
+    { revocations, isStored }: Awaited<ReturnType<typeof read>>,
     set: Partial<Pick<ConsentDocument, 'scopes' | 'resources' | 'connectedAt'>>,
-  ): Promise<boolean> => {
+  ): Write => {
     const changed = { ...set, updatedAt: clock.now() };
-    if (await consents.updateOne({ id, revocations: revocations || null }, { set: changed })) return true;
-    return (await consents.insert({ id, scopes: [], ...changed }).then(() => true, nullIfTaken)) ?? false;
+    return isStored
+      ? consents.changing({ id, revocations: revocations || null }, { set: changed })
+      : consents.ensuring({ id, scopes: [], ...changed });
+  };
+
+  /** Repeats it after a revocation. */
+  const store = async (prepare: () => Promise<PreparedConsent>): Promise<Consent> => {
+    for (;;) {
+      const { consent, write } = await prepare();
+      if (!write || (await commit([write])).committed) return consent;
+    }
+  };
+
+  /** Lists a client that gets tokens without consent among the connected applications, in the commit that issues them. */
+  const connecting = async (sub: string, clientId: string): Promise<PreparedConsent> => {
+    const id = idOf(sub, clientId);
+    const known = await read(id);
+    if (known.isConnected) return { consent: known, write: undefined };
+    const consent = { ...known, isConnected: true };
+    return { consent, write: change(id, known, { connectedAt: clock.now() }) };
   };
 
   return {
     find: (sub: string, clientId: string): Promise<Consent> => read(idOf(sub, clientId)),
 
     /** Adds the scopes to what the user granted to this client before. */
-    async remember(
+    remember: (
       sub: string,
       clientId: string,
       scope: string,
-      asked?: readonly ResourceScopes[],
-    ): Promise<Consent> {
-      const id = idOf(sub, clientId);
-      for (;;) {
+      asked: readonly ResourceScopes[] = [],
+    ): Promise<Consent> =>
+      store(async () => {
+        const id = idOf(sub, clientId);
         const known = await read(id);
-        if (known.scopes.length + known.resources.length > 0 && covers(known, scope, asked)) return known;
+        if (known.scopes.length + known.resources.length > 0 && covers(known, scope, asked))
+          return { consent: known, write: undefined };
         const scopes = [...new Set([...known.scopes, ...namesIn(scope)])];
-        const resources = joined(known.resources, asked ?? []);
-        const set = { scopes, ...(resources.length > 0 && { resources }) };
+        const resources = joined(known.resources, asked);
         // The last of two simultaneous writes wins. Missing scopes are requested again.
-        if (await change(id, known, set)) return { ...known, scopes, resources, isConnected: true };
-      }
-    },
+        const write = change(id, known, { scopes, ...(resources.length > 0 && { resources }) });
+        return { consent: { ...known, scopes, resources, isConnected: true }, write };
+      }),
 
-    /** Before a client receives a refresh token without consent: lists it among the connected applications. */
-    async connect(sub: string, clientId: string): Promise<Consent> {
-      const id = idOf(sub, clientId);
-      for (;;) {
-        const known = await read(id);
-        if (known.isConnected) return known;
-        if (await change(id, known, { connectedAt: clock.now() })) return { ...known, isConnected: true };
-      }
-    },
+    connecting,
+
+    /** The same before the tokens are issued. */
+    connect: (sub: string, clientId: string): Promise<Consent> => store(() => connecting(sub, clientId)),
 
     /** The connected applications of a user, up to a hundred. */
     async list(sub: string): Promise<Connection[]> {
@@ -124,21 +154,26 @@ export function createConsentService(
       });
     },
 
-    /** Revokes the consent and everything issued to the client for this user. Returns whether there was access. */
-    async revoke(sub: string, clientId: string): Promise<boolean> {
-      const { isConnected, revocations } = await read(idOf(sub, clientId));
-      if (!isConnected) return false;
-      const revoked = await endAccess(accessOf(clientId, sub), revocations + 1, () =>
-        consents.updateOne(
-          { id: idOf(sub, clientId) },
-          {
-            set: { scopes: [], updatedAt: clock.now() },
-            unset: ['connectedAt', 'resources'],
-            inc: { revocations: 1 },
-          },
-        ),
-      );
-      return revoked !== null;
+    /** Revokes the consent and everything issued to the client for this user, if there is any. */
+    async revoke(sub: string, clientId: string, ip: string) {
+      const id = idOf(sub, clientId);
+      for (;;) {
+        const known = await read(id);
+        if (!known.isConnected) return;
+        const { committed } = await commit([
+          consents.changing(
+            { id, revocations: known.revocations || null },
+            {
+              set: { scopes: [], updatedAt: clock.now() },
+              unset: ['connectedAt', 'resources'],
+              inc: { revocations: 1 },
+            },
+          ),
+          await revocations.ending('access', accessOf(clientId, sub), known.revocations + 1),
+          audit.entry({ event: 'consent.revoked', subject: sub, ip, detail: clientId }),
+        ]);
+        if (committed) return;
+      }
     },
 
     /** Removes everything about a user. */

@@ -1,7 +1,15 @@
+import { newId } from '../../core/kernel/secrets.js';
+import type { Effect } from '../../core/ops/commit.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
+import type { Write } from '../../core/storage/collection.js';
 import type { EndClient } from '../provisioning/clients.js';
 import type { EndSessions } from '../provisioning/store.js';
-import { announceEnd, logoutNoticeCollection } from './backchannel/store.js';
+import type { EndResource } from '../resources/administration.js';
+import {
+  type EndedSessionsDocument,
+  endedSessionsCollection,
+  logoutNoticeCollection,
+} from './backchannel/store.js';
 import { createConsentService } from './consents.js';
 import type { Delegations } from './delegations/service.js';
 import { delegationCollection } from './delegations/store.js';
@@ -17,52 +25,80 @@ export interface GrantedAccessOptions {
 }
 
 /**
- * What people have allowed, and how it ends together with an account or a client. It needs neither of their domains, so that
- * it is built before them; commands use it beside a server.
+ * What people have allowed, and what ends with a session, an account, a client or a resource. It needs none of their domains, so
+ * that it is built before them; commands use it beside a server.
  */
 export function createGrantedAccess(
-  { store, audit, clock, random }: ModuleContext,
+  context: Pick<ModuleContext, 'store' | 'commit' | 'audit' | 'backgroundTasks' | 'clock' | 'random'>,
   { resources, findPrincipal, wake }: GrantedAccessOptions,
 ) {
-  const notices = logoutNoticeCollection(store);
+  const { store, backgroundTasks, clock, random } = context;
+  const endedSessions = endedSessionsCollection(store);
   const revocationDocuments = revocationCollection(store);
   const delegationDocuments = delegationCollection(store);
-  const revocations = createRevocations({ revocationDocuments, resources, findPrincipal, clock });
+  const revocations = createRevocations({ ...context, revocationDocuments, resources });
   let opened: Promise<Delegations> | undefined;
   const delegations = (): Promise<Delegations> => {
     opened ??= import('./delegations/service.js').then(({ createDelegations }) =>
-      createDelegations({
-        delegationDocuments,
-        directory: { findPrincipal },
-        revocations,
-        audit,
-        clock,
-        random,
-      }),
+      createDelegations({ ...context, delegationDocuments, directory: { findPrincipal }, revocations }),
     );
     return opened;
   };
-  const endSessions: EndSessions = (sub, change) =>
-    revocations.endPrincipal(sub, () => announceEnd({ sub }, change, { notices, clock, wake }));
 
-  const endClient: EndClient = async (id, change, by) => {
-    const removed = await revocations.end('client_id', id, change);
-    if (await resources.hasAny()) await (await delegations()).endAll({ clientId: id }, by);
-    return removed;
+  const sessionsEnded = (ended: Omit<EndedSessionsDocument, 'id'>): Write =>
+    endedSessions.inserting({ id: newId('end_', clock, random), ...ended });
+
+  /** There is any number of them, so they end after the commit. What a crash leaves is ended by a job. */
+  const endDelegations = (...[of, by]: Parameters<Delegations['endAll']>): void =>
+    backgroundTasks.run('end of delegations', async () => (await delegations()).endAll(of, by));
+
+  /** What ends with a session, for the commit that deletes it. */
+  const endSession = async (session: string): Promise<Effect> => ({
+    writes: defined(sessionsEnded({ session }), await revocations.ending('sid', session)),
+    afterCommit: wake,
+  });
+
+  const endSessions: EndSessions = async ({ id: sub, epoch: current = 0 }) => {
+    const epoch = current + 1;
+    return {
+      writes: defined(sessionsEnded({ sub, epoch }), await revocations.ending('sub', sub, epoch)),
+      afterCommit: wake,
+    };
   };
 
+  const endClient: EndClient = async (clientId, by) => {
+    const revocation = await revocations.ending('client_id', clientId);
+    return {
+      writes: defined(revocation),
+      afterCommit: () => revocation && endDelegations({ clientId }, by),
+    };
+  };
+
+  const endResource: EndResource = (resource, by) => ({
+    writes: [revocations.endingResource(resource)],
+    afterCommit: () => endDelegations({ resource }, by),
+  });
+
   return {
-    notices,
+    notices: logoutNoticeCollection(store),
+    endedSessions,
     wake,
     revocations,
     revocationDocuments,
-    consents: createConsentService(consentCollection(store), clock, revocations.endAccess),
+    consents: createConsentService({ ...context, consents: consentCollection(store), revocations }),
     /** Loaded with the first call. */
     delegations,
     delegationDocuments,
+    endSession,
+    /** The session of a person who signs in again in the same browser, for the commit that replaces it. */
+    continueSession: (session: string, continuedBy: string): Write => sessionsEnded({ session, continuedBy }),
     endSessions,
     endClient,
+    endResource,
   };
 }
+
+const defined = (...writes: readonly (Write | undefined)[]): Write[] =>
+  writes.filter((one) => one !== undefined);
 
 export type GrantedAccess = ReturnType<typeof createGrantedAccess>;

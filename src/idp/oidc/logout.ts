@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { secretsEqual, sha256 } from '../../core/kernel/secrets.js';
+import type { Effect } from '../../core/ops/commit.js';
 import { withResponse } from './authorize/redirect-uri.js';
 import { oidcErrors } from './errors.js';
 import type { Hint } from './keys.js';
@@ -62,9 +63,7 @@ export async function logoutPlugin(fastify: FastifyTypebox, services: OidcServic
     const user = await sessions.find(cookies.session.read(request));
     // Another user of the same browser stays signed in.
     if (user?.principal.id === sub) await end(user, request, reply);
-    if (sid !== undefined && sid !== user?.session.id && (await sessions.end(sid))) {
-      await audit.record({ event: 'logout', subject: sub, ip: requestSource(request).ip });
-    }
+    if (sid !== undefined && sid !== user?.session.id) await sessions.end(sid, recordOf(sub, request));
     return target === undefined ? sendDonePage(reply) : reply.redirect(target, 303);
   }
 
@@ -86,9 +85,12 @@ export async function logoutPlugin(fastify: FastifyTypebox, services: OidcServic
     request: FastifyRequest,
     reply: FastifyReply,
   ): Promise<void> {
-    await sessions.end(session.id);
+    await sessions.end(session.id, recordOf(principal.id, request));
     cookies.session.clear(reply);
-    await audit.record({ event: 'logout', subject: principal.id, ip: requestSource(request).ip });
+  }
+
+  function recordOf(subject: string, request: FastifyRequest): Effect {
+    return audit.entry({ event: 'logout', subject, ip: requestSource(request).ip });
   }
 }
 

@@ -149,19 +149,13 @@ function createTokens(
 
 /** Sessions, what applications are told about their end, and what is issued in them. */
 function createSignInServices({ values, production, clock }: OidcContext, shared: Shared) {
-  const { revocations, seeds } = shared;
+  const { seeds } = shared;
   const reach = values.backchannelPrivateNetworks || !production ? 'private' : 'public';
   const post = createLogoutRequest(createOutbound({ reach }));
   const backchannel = createBackchannelLogout({ ...shared, post });
-  const sessions = createSessionService({
-    ...shared,
-    sessionHooks: {
-      continueIn: backchannel.continueIn,
-      endSession: (sid, change) => revocations.end('sid', sid, () => backchannel.endSession(sid, change)),
-    },
-  });
+  const sessions = createSessionService(shared);
   const interactionTokens = createInteractionTokens(seeds, { clock });
-  const authorization = createAuthorization({ ...shared, interactionTokens, backchannel });
+  const authorization = createAuthorization({ ...shared, interactionTokens, backchannel, sessions });
   return { backchannel, sessions, authorization };
 }
 

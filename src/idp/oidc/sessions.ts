@@ -3,7 +3,10 @@ import { deviceOf } from '../../core/http/request-details.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import { type Clock, HOUR, isUnexpired } from '../../core/kernel/clock.js';
 import { isSecretOf, newId, newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
+import type { CommitParts, Effect } from '../../core/ops/commit.js';
+import type { Write } from '../../core/storage/collection.js';
 import type { Directory, Principal } from './directory.js';
+import type { GrantedAccess } from './granted-access.js';
 import { SESSION, type SessionDocument, type Sessions } from './store.js';
 
 /** A user who is signed in in this browser. */
@@ -15,16 +18,10 @@ export interface SignedInUser {
 /** Sessions of users, for single sign-on. Agents have none. */
 export type SessionService = ReturnType<typeof createSessionService>;
 
-export interface SessionDependencies {
+export interface SessionDependencies extends Pick<GrantedAccess, 'endSession' | 'continueSession'> {
   sessionDocuments: Sessions;
   directory: Pick<Directory, 'findPrincipal'>;
-  /** Called when a session is replaced or ends, so that applications are notified. */
-  sessionHooks: {
-    /** The same user has signed in again in the same browser. */
-    continueIn(next: SessionDocument, previous: SessionDocument): Promise<void>;
-    /** Runs a change that ends a session. */
-    endSession<T>(session: string, change: () => Promise<T>): Promise<T>;
-  };
+  commit: CommitParts;
   clock: Clock;
   random: Random;
 }
@@ -33,8 +30,11 @@ const IDLE_LIFETIME_MS = HOUR;
 export const MAX_SESSION_LIFETIME_MS = 12 * HOUR;
 const MAX_LISTED = 100;
 
+/** Sessions that end in one commit. */
+const MAX_ENDED = 10;
+
 export function createSessionService(deps: SessionDependencies) {
-  const { sessionDocuments, directory, sessionHooks, clock, random } = deps;
+  const { sessionDocuments, directory, endSession, continueSession, commit, clock, random } = deps;
 
   const expiry = (createdAt: number): number =>
     Math.min(clock.now() + IDLE_LIFETIME_MS, createdAt + MAX_SESSION_LIFETIME_MS);
@@ -46,10 +46,9 @@ export function createSessionService(deps: SessionDependencies) {
   };
 
   /** Ends the session with this `sid` of an id_token. Returns whether it existed. */
-  const end = async (sid: string): Promise<boolean> => {
-    if (!isSessionId(sid)) return false;
-    return (await sessionHooks.endSession(sid, () => sessionDocuments.deleteOne({ id: sid }))) !== null;
-  };
+  const end = async (sid: string, record: Effect): Promise<boolean> =>
+    isSessionId(sid) &&
+    (await commit([sessionDocuments.deleting({ id: sid }), await endSession(sid), record])).committed;
 
   return {
     /** The user of a session cookie, if the session is valid. Without a cookie, the store is not read. */
@@ -61,12 +60,15 @@ export function createSessionService(deps: SessionDependencies) {
       return principal && principal.epoch === session.epoch ? { principal, session } : null;
     },
 
-    /** Starts a session after a successful sign-in, and ends the previous one of the browser. */
+    /**
+     * Starts a session after a successful sign-in, and ends the previous one of the browser.
+     * @param record of the sign-in
+     */
     async start(
       { id: sub, epoch }: Principal,
       previous: string | undefined,
       source: RequestSource,
-      amr?: readonly string[],
+      { amr, record }: { amr?: readonly string[] | undefined; record?: Effect | undefined },
     ): Promise<{ token: string; session: SessionDocument }> {
       const now = clock.now();
       const id = newId(SESSION, clock, random);
@@ -82,19 +84,18 @@ export function createSessionService(deps: SessionDependencies) {
         createdAt: now,
         expiresAt: expiry(now),
       };
-      const ended = await findSession(previous);
-      const endPrevious = () => ended && sessionDocuments.deleteOne({ id: ended.id });
-      if (ended && ended.sub === sub) {
-        await sessionDocuments.insert(session);
-        await sessionHooks.continueIn(session, ended);
-        await endPrevious();
-      } else {
-        await Promise.all([
-          sessionDocuments.insert(session),
-          ended && sessionHooks.endSession(ended.id, async () => endPrevious()),
+      // The same user continues in the new session.
+      const leave = (left: SessionDocument) =>
+        left.sub === sub ? continueSession(left.id, id) : endSession(left.id);
+      for (let left = await findSession(previous); ; left = null) {
+        const { committed } = await commit([
+          sessionDocuments.inserting(session),
+          ...(left ? [sessionDocuments.deleting({ id: left.id }), await leave(left)] : []),
+          record,
         ]);
+        if (committed) return { token, session };
+        // The previous one has ended since it was read.
       }
-      return { token, session };
     },
 
     /** The valid sessions of a user, the newest first, up to a hundred. */
@@ -112,26 +113,31 @@ export function createSessionService(deps: SessionDependencies) {
       );
     },
 
-    /** Extends a session by an hour when it is used. */
-    async extend({ id, createdAt }: SessionDocument) {
-      await sessionDocuments.updateOne({ id }, { set: { expiresAt: expiry(createdAt) } });
-    },
+    /** Extends a session by an hour when it is used, for the commit of its use: there is none once it has ended. */
+    extending: ({ id, createdAt }: SessionDocument): Write =>
+      sessionDocuments.changing({ id }, { set: { expiresAt: expiry(createdAt) } }),
 
     end,
 
     /** The same for a session of this user only. */
-    async endOwn(sub: string, sid: string): Promise<boolean> {
+    async endOwn(sub: string, sid: string, record: Effect): Promise<boolean> {
       const session = isSessionId(sid) ? await sessionDocuments.findOne({ id: sid }) : null;
-      return session?.sub === sub && (await end(sid));
+      return session?.sub === sub && (await end(sid, record));
     },
 
-    /** Ends all sessions of the user except this one. */
-    async endOthers(sub: string, current: string) {
-      for (;;) {
-        const { items } = await sessionDocuments.page({ where: { sub }, sort: 'id', limit: MAX_LISTED });
-        const others = items.filter(({ id }) => id !== current);
+    /** Ends all sessions of the user except this one, if there are any. */
+    async endOthers(sub: string, current: string, record: Effect) {
+      for (let isRecorded = false; ; ) {
+        const { items } = await sessionDocuments.page({ where: { sub }, sort: 'id', limit: MAX_ENDED + 1 });
+        const others = items.filter(({ id }) => id !== current).slice(0, MAX_ENDED);
         if (others.length === 0) return;
-        await Promise.all(others.map(({ id }) => end(id)));
+        const { committed } = await commit([
+          ...others.map(({ id }) => sessionDocuments.deleting({ id })),
+          ...(await Promise.all(others.map(({ id }) => endSession(id)))),
+          isRecorded ? undefined : record,
+        ]);
+        // One of them may have ended since it was read.
+        isRecorded ||= committed;
       }
     },
 

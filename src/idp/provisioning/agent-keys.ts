@@ -4,6 +4,7 @@ import type { Clock } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
 import { type PublicJwk, readJwkSet } from '../../core/kernel/public-jwk.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
+import type { CommitParts, Effect } from '../../core/ops/commit.js';
 import type { AgentKey, EndSessions, PrincipalCollection, PrincipalDocument } from './store.js';
 
 /** Keys of one agent. */
@@ -24,7 +25,8 @@ function thumbprintOf({ kty, crv, x, y }: PublicJwk): string {
 }
 
 export interface AgentKeyDependencies {
-  audit: Pick<Audit, 'record'>;
+  commit: CommitParts;
+  audit: Pick<Audit, 'entry'>;
   clock: Clock;
   endSessions: EndSessions;
 }
@@ -35,24 +37,31 @@ export interface AgentKeyDependencies {
  */
 export function createAgentKeys(
   principals: PrincipalCollection,
-  { audit, clock, endSessions }: AgentKeyDependencies,
+  { commit, audit, clock, endSessions }: AgentKeyDependencies,
 ) {
   const findAgent = async (id: string): Promise<PrincipalDocument | null> => {
     const agent = await principals.findOne({ id, kind: 'agent' });
     return agent?.state === 'deleted' ? null : agent;
   };
 
-  /** Stores the keys of an agent, unless another command has changed them. */
-  const store = ({ id, keyRevision }: PrincipalDocument, keys: AgentKey[], isRemoval: boolean) =>
-    principals.updateOne(
-      { id, kind: 'agent', state: { in: ['active', 'disabled'] }, keyRevision: keyRevision ?? null },
+  /** Stores the keys of an agent. False if it was changed since it was read. */
+  const store = async (
+    { id, state, epoch, keyRevision }: PrincipalDocument,
+    keys: AgentKey[],
+    record: Effect,
+    ending?: Effect,
+  ): Promise<boolean> => {
+    const change = principals.changing(
+      { id, kind: 'agent', state, epoch: epoch ?? null, keyRevision: keyRevision ?? null },
       {
         ...(keys.length > 0
           ? { set: { keys, updatedAt: clock.now() } }
           : { set: { updatedAt: clock.now() }, unset: ['keys'] }),
-        inc: { keyRevision: 1, ...(isRemoval && { epoch: 1 }) },
+        inc: { keyRevision: 1, ...(ending && { epoch: 1 }) },
       },
     );
+    return (await commit([change, ending, record])).committed;
+  };
 
   return {
     /** Returns `null` if `agent` is no agent, or was deleted. @throws VALIDATION_ERROR */
@@ -66,9 +75,13 @@ export function createAgentKeys(
           throw invalidFields({ path: 'key', message: 'is a key of this agent already' });
         if (keys.length >= MAX_AGENT_KEYS)
           throw invalidFields({ path: 'key', message: `would be one of more than ${MAX_AGENT_KEYS}` });
-        if (!(await store(agent, [...keys, key], false))) continue;
-        await audit.record({ event: 'agent.key_added', subject: id, ...actorOf(source), detail: key.id });
-        return key;
+        const record = audit.entry({
+          event: 'agent.key_added',
+          subject: id,
+          ...actorOf(source),
+          detail: key.id,
+        });
+        if (await store(agent, [...keys, key], record)) return key;
       }
     },
 
@@ -79,9 +92,13 @@ export function createAgentKeys(
         const key = agent?.keys?.find((known) => known.id === keyId);
         if (!agent?.keys || !key) return null;
         const others = agent.keys.filter((known) => known !== key);
-        if (!(await endSessions(id, () => store(agent, others, true)))) continue;
-        await audit.record({ event: 'agent.key_removed', subject: id, ...actorOf(source), detail: keyId });
-        return key;
+        const record = audit.entry({
+          event: 'agent.key_removed',
+          subject: id,
+          ...actorOf(source),
+          detail: keyId,
+        });
+        if (await store(agent, others, record, await endSessions(agent))) return key;
       }
     },
   };

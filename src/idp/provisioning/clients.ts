@@ -4,10 +4,12 @@ import { invalidFields } from '../../core/kernel/errors.js';
 import { readJwkSet } from '../../core/kernel/public-jwk.js';
 import { newId, newToken, sha256 } from '../../core/kernel/secrets.js';
 import { actorOf, changeDetail } from '../../core/ops/audit.js';
+import type { Effect } from '../../core/ops/commit.js';
 import type { Job, JobLog } from '../../core/ops/jobs.js';
 import { PURGE_MARGIN_MS, purgeMatching } from '../../core/ops/purge.js';
-import type { Estimate, Page } from '../../core/storage/collection.js';
+import type { Estimate, Page, Write } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
+import { applyChange } from '../../core/storage/semantics.js';
 import {
   documentUriProblem,
   isLogoUri,
@@ -53,6 +55,11 @@ export type NewClient = ClientInput & Pick<ClientDocument, 'origin'>;
 /** The fields to change; absent fields keep their value. */
 export type ClientChange = Partial<Omit<ClientInput, 'isPublic'>>;
 
+export interface CreatedClient {
+  client: ClientDocument;
+  secret: string | null;
+}
+
 export type Clients = ReturnType<typeof createClients>;
 
 export interface ClientDependencies extends Dependencies {
@@ -63,16 +70,12 @@ export interface ClientDependencies extends Dependencies {
   endClient: EndClient;
 }
 
-/** Runs the removal of a client, with which its tokens and delegations end. */
-export type EndClient = <T>(
-  id: string,
-  change: () => Promise<T>,
-  by: { ip: string; by?: string },
-) => Promise<T>;
+/** What ends with a client, for the commit that removes or blocks it. */
+export type EndClient = (id: string, by: { ip: string; by?: string }) => Promise<Effect>;
 
 export function createClients(
   clients: ClientCollection,
-  { audit, clock, random, uriRules, idTokenAlgorithms, log, endClient }: ClientDependencies,
+  { commit, audit, clock, random, uriRules, idTokenAlgorithms, log, endClient }: ClientDependencies,
 ) {
   const validate = ({
     redirectUris,
@@ -127,36 +130,49 @@ export function createClients(
     return { jwks: read.keys };
   };
 
+  /**
+   * @param more writes of the same commit; `null` if one of them has no matching document
+   * @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata
+   */
+  async function create(input: NewClient, source: RequestSource): Promise<CreatedClient>;
+  async function create(
+    input: NewClient,
+    source: RequestSource,
+    more: readonly Write[],
+  ): Promise<CreatedClient | null>;
+  async function create(
+    { isPublic, origin, ...input }: NewClient,
+    source: RequestSource,
+    more: readonly Write[] = [],
+  ): Promise<CreatedClient | null> {
+    validate(input);
+    const keys = readKeys(input);
+    if (isPublic && keys !== null) throw invalidFields({ path: 'public', message: PUBLIC_WITH_KEYS });
+    const secret = isPublic || keys !== null ? null : newToken(random, 'csec_');
+    const now = clock.now();
+    const { name, redirectUris, postLogoutRedirectUris, principalKinds } = input;
+    const client: ClientDocument = {
+      id: newId('cid_', clock, random),
+      name,
+      redirectUris,
+      postLogoutRedirectUris,
+      principalKinds,
+      ...keys,
+      ...(origin && { origin, unused: true as const, expiresAt: now + UNUSED_LIFETIME_MS }),
+      createdAt: now,
+      ...(secret !== null && { secretHash: sha256(secret) }),
+      ...optionalFields(input),
+    };
+    const { committed } = await commit([
+      clients.inserting(client),
+      audit.entry({ event: 'client.created', subject: client.id, ...actorOf(source) }),
+      ...more,
+    ]);
+    return committed ? { client, secret } : null;
+  }
+
   return {
-    /** @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata */
-    async create(
-      { isPublic, origin, ...input }: NewClient,
-      source: RequestSource,
-    ): Promise<{ client: ClientDocument; secret: string | null }> {
-      validate(input);
-      const keys = readKeys(input);
-      if (isPublic && keys !== null) throw invalidFields({ path: 'public', message: PUBLIC_WITH_KEYS });
-      const secret = isPublic || keys !== null ? null : newToken(random, 'csec_');
-      const now = clock.now();
-      const { name, redirectUris, postLogoutRedirectUris, principalKinds } = input;
-      const client: ClientDocument = {
-        id: newId('cid_', clock, random),
-        name,
-        redirectUris,
-        postLogoutRedirectUris,
-        principalKinds,
-        ...keys,
-        ...(origin && { origin, unused: true as const, expiresAt: now + UNUSED_LIFETIME_MS }),
-        createdAt: now,
-        ...(secret !== null && { secretHash: sha256(secret) }),
-        ...optionalFields(input),
-      };
-      await Promise.all([
-        clients.insert(client),
-        audit.record({ event: 'client.created', subject: client.id, ...actorOf(source) }),
-      ]);
-      return { client, secret };
-    },
+    create,
 
     /**
      * Returns `null` if unknown. A client keeps a signature for which there is no key.
@@ -189,12 +205,14 @@ export function createClients(
         ...OPTIONAL_FIELDS.filter((field) => REMOVING.includes(change[field])),
         ...(keys === null ? [] : (['jwks' in keys ? 'jwksUri' : 'jwks'] as const)),
       ];
-      const updated = await clients.updateOne({ id: clientId }, { set, ...(unset.length > 0 && { unset }) });
-      if (updated) {
-        const detail = changeDetail(auditedFields(before), auditedFields(updated));
-        await audit.record({ event: 'client.updated', subject: clientId, ...actorOf(source), detail });
-      }
-      return updated;
+      const write = { set, ...(unset.length > 0 && { unset }) };
+      const updated = applyChange(before, write);
+      const detail = changeDetail(auditedFields(before), auditedFields(updated));
+      const { committed } = await commit([
+        clients.changing({ id: clientId }, write),
+        audit.entry({ event: 'client.updated', subject: clientId, ...actorOf(source), detail }),
+      ]);
+      return committed ? updated : null;
     },
 
     /**
@@ -211,23 +229,28 @@ export function createClients(
       if (previousSecretHash === undefined) return null;
       const secret = newToken(random, 'csec_');
       const secretHash = sha256(secret);
-      const rotated = await clients.updateOne(
-        { id: clientId, secretHash: previousSecretHash },
-        atOnce
-          ? { set: { secretHash }, unset: ['previousSecretHash', 'previousSecretUntil'] }
-          : { set: { secretHash, previousSecretHash, previousSecretUntil: clock.now() + DAY } },
-      );
-      if (!rotated) return null;
-      await audit.record({ event: 'client.rotated', subject: clientId, ...actorOf(source) });
-      return secret;
+      const { committed } = await commit([
+        clients.changing(
+          { id: clientId, secretHash: previousSecretHash },
+          atOnce
+            ? { set: { secretHash }, unset: ['previousSecretHash', 'previousSecretUntil'] }
+            : { set: { secretHash, previousSecretHash, previousSecretUntil: clock.now() + DAY } },
+        ),
+        audit.entry({ event: 'client.rotated', subject: clientId, ...actorOf(source) }),
+      ]);
+      return committed ? secret : null;
     },
 
     async delete(clientId: string, source: RequestSource): Promise<ClientDocument | null> {
-      const deleted = isClientId(clientId)
-        ? await endClient(clientId, () => clients.deleteOne({ id: clientId }), actorOf(source))
-        : null;
-      if (deleted) await audit.record({ event: 'client.deleted', subject: clientId, ...actorOf(source) });
-      return deleted;
+      const found = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
+      if (!found) return null;
+      const by = actorOf(source);
+      const { committed } = await commit([
+        clients.deleting({ id: clientId }),
+        await endClient(clientId, by),
+        audit.entry({ event: 'client.deleted', subject: clientId, ...by }),
+      ]);
+      return committed ? found : null;
     },
 
     /** Keeps a client that registered itself for another 30 days. Called after each use. */

@@ -1,9 +1,10 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
-import { type Audit, actorOf, changeDetail } from '../../core/ops/audit.js';
-import { UNANSWERED_LINK_FIELDS } from '../../core/ops/used-links.js';
-import type { Estimate, Page } from '../../core/storage/collection.js';
+import { type Audit, type AuditRecord, actorOf, changeDetail } from '../../core/ops/audit.js';
+import type { CommitParts } from '../../core/ops/commit.js';
+import type { Change, Estimate, Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
+import { applyChange } from '../../core/storage/semantics.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
 import {
@@ -34,40 +35,61 @@ export type PrincipalDirectory = ReturnType<typeof createDirectory>;
 const ENDING_FIELDS = [
   ...PASSWORD_LINK_FIELDS,
   ...VERIFICATION_FIELDS,
-  ...UNANSWERED_LINK_FIELDS,
   ...OPERATOR_FIELDS,
-];
+  'usedLink',
+] as const;
 
 /** Sorts after every handle with the same prefix, and is not part of any. */
 const LAST_CHARACTER = '\u{10ffff}';
 
+/** What a change of the state depends on. */
+type StateOf = Pick<PrincipalDocument, 'id' | 'kind' | 'state' | 'epoch'>;
+
+export interface DirectoryDependencies {
+  endSessions: EndSessions;
+  commit: CommitParts;
+  audit: Pick<Audit, 'entry'>;
+  clock: Clock;
+}
+
 export function createDirectory(
   principals: PrincipalCollection,
-  { endSessions, audit, clock }: { endSessions: EndSessions; audit: Pick<Audit, 'record'>; clock: Clock },
+  { endSessions, commit, audit, clock }: DirectoryDependencies,
 ) {
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
 
-  const remove = async (
-    sub: string,
-    kind: Kind,
+  /** Ends the sessions of a principal with a change of its state. False if it has changed since it was read. */
+  const end = async (
+    found: StateOf,
+    change: Change<PrincipalDocument>,
+    record: Pick<AuditRecord, 'event' | 'detail'>,
     source: RequestSource,
-    unchanged: { state?: PrincipalState; epoch?: number | null } = {},
-  ): Promise<PrincipalDocument | null> => {
-    if (!(await get(sub))) return null;
-    const deleted = await endSessions(sub, () =>
-      principals.updateOne(
-        { id: sub, kind, state: { in: ['active', 'disabled', 'invited'] }, ...unchanged },
-        {
-          set: { state: 'deleted', updatedAt: clock.now() },
-          unset: [...(['name', 'passwordHash', 'secretHash', 'keys'] as const), ...ENDING_FIELDS],
-          inc: { epoch: 1 },
-        },
-      ),
-    );
-    if (!deleted) return null;
-    await audit.record({ event: `${kind}.deleted`, subject: sub, ...actorOf(source) });
-    return deleted;
+  ): Promise<boolean> => {
+    const { id, kind, state, epoch } = found;
+    const { committed } = await commit([
+      principals.changing({ id, kind, state, epoch: epoch ?? null }, change),
+      await endSessions(found),
+      audit.entry({ ...record, subject: id, ...actorOf(source) }),
+    ]);
+    return committed;
+  };
+
+  const remove = (found: StateOf, source: RequestSource): Promise<boolean> => {
+    const deletion: Change<PrincipalDocument> = {
+      set: { state: 'deleted', updatedAt: clock.now() },
+      unset: [...(['name', 'passwordHash', 'secretHash', 'keys'] as const), ...ENDING_FIELDS],
+      inc: { epoch: 1 },
+    };
+    return end(found, deletion, { event: `${found.kind}.deleted` }, source);
+  };
+
+  const removeKind = async (sub: string, kind: Kind, source: RequestSource): Promise<boolean> => {
+    for (;;) {
+      const found = await get(sub);
+      if (found?.kind !== kind || found.state === 'deleted') return false;
+      if (await remove(found, source)) return true;
+    }
   };
 
   return {
@@ -106,26 +128,19 @@ export function createDirectory(
      * @throws wrong_state
      */
     async disable(sub: string, source: RequestSource): Promise<PrincipalDocument | null> {
-      const found = await get(sub);
-      if (!found || found.state === 'disabled') return found;
-      const disabled = await endSessions(sub, () =>
-        principals.updateOne(
-          { id: sub, state: { in: ['active', 'invited'] } },
-          {
-            set: { state: 'disabled', updatedAt: clock.now() },
-            unset: ENDING_FIELDS,
-            inc: { epoch: 1 },
-          },
-        ),
-      );
-      if (!disabled) throw provisioningErrors.wrong_state();
-      await audit.record({
-        event: 'principal.disabled',
-        subject: sub,
-        ...actorOf(source),
-        detail: changeDetail({ state: found.state }, { state: 'disabled' }),
-      });
-      return disabled;
+      for (;;) {
+        const found = await get(sub);
+        if (!found || found.state === 'disabled') return found;
+        if (found.state === 'deleted') throw provisioningErrors.wrong_state();
+        const disabling: Change<PrincipalDocument> = {
+          set: { state: 'disabled', updatedAt: clock.now() },
+          unset: ENDING_FIELDS,
+          inc: { epoch: 1 },
+        };
+        const detail = changeDetail({ state: found.state }, { state: 'disabled' });
+        if (await end(found, disabling, { event: 'principal.disabled', detail }, source))
+          return applyChange(found, disabling);
+      }
     },
 
     /**
@@ -140,32 +155,27 @@ export function createDirectory(
       // Agents are never invited.
       const canSignIn =
         kind === 'agent' || passwordHash !== undefined || secretHash !== undefined || passkeyOnly;
-      const enabled = await principals.updateOne(
-        { id: sub, state: 'disabled' },
-        { set: { state: canSignIn ? 'active' : 'invited', updatedAt: clock.now() } },
-      );
-      if (!enabled) throw provisioningErrors.wrong_state();
-      await audit.record({
-        event: 'principal.enabled',
-        subject: sub,
-        ...actorOf(source),
-        detail: changeDetail({ state: 'disabled' }, { state: enabled.state }),
-      });
-      return enabled;
+      const state = canSignIn ? 'active' : 'invited';
+      const enabling = { set: { state, updatedAt: clock.now() } } as const;
+      const { committed } = await commit([
+        principals.changing({ id: sub, state: 'disabled' }, enabling),
+        audit.entry({
+          event: 'principal.enabled',
+          subject: sub,
+          ...actorOf(source),
+          detail: changeDetail({ state: 'disabled' }, { state }),
+        }),
+      ]);
+      if (!committed) throw provisioningErrors.wrong_state();
+      return applyChange(found, enabling);
     },
 
-    /** Removes an agent and keeps its handle reserved. `null` if there is no such agent. */
-    deleteAgent: (sub: string, source: RequestSource): Promise<PrincipalDocument | null> =>
-      remove(sub, 'agent', source),
+    /** Removes an agent and keeps its handle reserved. False if there is no such agent. */
+    deleteAgent: (sub: string, source: RequestSource): Promise<boolean> => removeKind(sub, 'agent', source),
     /** The same for a human, invited or not. */
-    deleteHuman: (sub: string, source: RequestSource): Promise<PrincipalDocument | null> =>
-      remove(sub, 'human', source),
+    deleteHuman: (sub: string, source: RequestSource): Promise<boolean> => removeKind(sub, 'human', source),
     /** The same at the request of the human, unless the credentials have changed since `person` was read. */
-    async deleteSelf(
-      { id, epoch }: Pick<PrincipalDocument, 'id' | 'epoch'>,
-      source: RequestSource,
-    ): Promise<boolean> {
-      return (await remove(id, 'human', source, { state: 'active', epoch: epoch ?? null })) !== null;
-    },
+    deleteSelf: (person: Pick<PrincipalDocument, 'id' | 'epoch'>, source: RequestSource): Promise<boolean> =>
+      remove({ ...person, kind: 'human', state: 'active' }, source),
   };
 }

@@ -1,5 +1,6 @@
 import { type Clock, HOUR, isUnexpired } from '../../core/kernel/clock.js';
 import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
+import type { CommitParts, Effect } from '../../core/ops/commit.js';
 import { type Collection, nullIfTaken, type Store, UniqueViolation } from '../../core/storage/collection.js';
 import { provisioningErrors } from './errors.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
@@ -36,7 +37,7 @@ export function setupCollection(store: Store): Collection<SetupDocument> {
 export function createFirstOperator(
   setup: Collection<SetupDocument>,
   principals: PrincipalCollection,
-  { clock, random, issuer }: { clock: Clock; random: Random; issuer(): string },
+  { commit, clock, random, issuer }: { commit: CommitParts; clock: Clock; random: Random; issuer(): string },
 ) {
   return {
     /**
@@ -67,10 +68,10 @@ export function createFirstOperator(
       return { expiresAt, hasExpired: !isUnexpired(expiresAt, { now: clock.now(), life }) };
     },
 
-    /** Creates the principal; `null` if a concurrent request has. @throws handle_taken */
-    async create(principal: PrincipalDocument): Promise<PrincipalDocument | null> {
+    /** Creates the principal with its audit records; `null` if a concurrent request has. @throws handle_taken */
+    async create(principal: PrincipalDocument, records: Effect[]): Promise<PrincipalDocument | null> {
       try {
-        await principals.insert(principal);
+        await commit([principals.inserting(principal), ...records]);
         return principal;
       } catch (error) {
         if (!(error instanceof UniqueViolation)) throw error;

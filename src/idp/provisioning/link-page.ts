@@ -19,8 +19,8 @@ export async function linkPagePlugin(
   const config = access('public', { page: true });
   const accountHref = () => (hasAccountPages ? `${mount()}/account` : undefined);
 
-  const formOf = async (token: string, failure: Failure = {}): Promise<Page> => {
-    const { principal, isInvitation } = await links.look(token);
+  const formOf = async (token: string, submitted?: Submitted): Promise<Page> => {
+    const { principal, isInvitation } = await links.look(token, submitted !== undefined);
     const isFirstOperator = principal === undefined;
     const isReset = !isInvitation;
     const view = {
@@ -29,10 +29,10 @@ export async function linkPagePlugin(
       isFirstOperator,
       isInvitation: isInvitation && !isFirstOperator,
       isReset,
-      handle: principal?.handle ?? failure.handle,
+      handle: principal?.handle ?? submitted?.handle,
       issuer: issuer(),
       action: `${mount()}/invite/${token}`,
-      ...failure,
+      ...submitted,
     };
     return { template: 'invite', view };
   };
@@ -93,8 +93,8 @@ export async function linkPagePlugin(
   );
 }
 
-/** The problems of a rejected form. */
-interface Failure extends Partial<CredentialProblems> {
+/** What was submitted, with the problems if it was rejected. */
+interface Submitted extends Partial<CredentialProblems> {
   /** The user name that the first operator typed. */
   handle?: string | undefined;
 }

@@ -1,8 +1,10 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
+import type { CommitParts } from '../../core/ops/commit.js';
 import type { Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
+import { applyChange } from '../../core/storage/semantics.js';
 import { provisioningErrors } from './errors.js';
 import { OPERATOR_FIELDS, type PrincipalCollection, type PrincipalDocument } from './store.js';
 
@@ -12,7 +14,7 @@ import { OPERATOR_FIELDS, type PrincipalCollection, type PrincipalDocument } fro
  */
 export function createOperatorRoles(
   principals: PrincipalCollection,
-  { audit, clock }: { audit: Pick<Audit, 'record'>; clock: Clock },
+  { commit, audit, clock }: { commit: CommitParts; audit: Pick<Audit, 'entry'>; clock: Clock },
 ) {
   return {
     /**
@@ -24,22 +26,25 @@ export function createOperatorRoles(
       if (!found) return null;
       const isActive = found.kind === 'human' && found.state === 'active';
       if (isActive && found.operatorSince !== undefined) return found;
-      const granted = await principals.updateOne(
-        { id: sub, kind: 'human', state: 'active', operatorSince: null },
-        { set: { operatorSince: clock.now() } },
-      );
-      if (!granted) throw provisioningErrors.wrong_state();
-      await audit.record({ event: 'operator.granted', subject: sub, ...actorOf(source) });
-      return granted;
+      const grant = { set: { operatorSince: clock.now() } };
+      const { committed } = await commit([
+        principals.changing({ id: sub, kind: 'human', state: 'active', operatorSince: null }, grant),
+        audit.entry({ event: 'operator.granted', subject: sub, ...actorOf(source) }),
+      ]);
+      if (!committed) throw provisioningErrors.wrong_state();
+      return applyChange(found, grant);
     },
 
     /** Ends the role, and an invitation that grants it. `null` if unknown. */
     async revoke(sub: string, source: RequestSource): Promise<PrincipalDocument | null> {
       const found = await principals.findOne({ id: sub });
       if (!found || OPERATOR_FIELDS.every((field) => found[field] === undefined)) return found;
-      const revoked = await principals.updateOne({ id: sub }, { unset: OPERATOR_FIELDS });
-      if (revoked) await audit.record({ event: 'operator.revoked', subject: sub, ...actorOf(source) });
-      return revoked;
+      const revocation = { unset: OPERATOR_FIELDS };
+      const { committed } = await commit([
+        principals.changing({ id: sub }, revocation),
+        audit.entry({ event: 'operator.revoked', subject: sub, ...actorOf(source) }),
+      ]);
+      return committed ? applyChange(found, revocation) : null;
     },
 
     /** In the order in which the roles were granted. @throws VALIDATION_ERROR when `after` is invalid */

@@ -5,7 +5,6 @@ import { invalidFields } from '../../core/kernel/errors.js';
 import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
 import type { CommitPart, CommitParts } from '../../core/ops/commit.js';
-import { UNANSWERED_LINK_FIELDS } from '../../core/ops/used-links.js';
 import { type PasswordPolicy, passwordErrors } from '../../core/passwords/common.js';
 import type { Passwords } from '../../core/passwords/hasher.js';
 import { PASSWORD_PROBLEMS } from '../../core/passwords/problems.js';
@@ -25,6 +24,7 @@ import {
   type PrincipalCollection,
   type PrincipalDocument,
 } from './store.js';
+import type { NewVerification } from './verification-links.js';
 
 /** Prefix of generated passwords, which a chosen password must not have. */
 const GENERATED_PREFIX = 'agp_';
@@ -46,7 +46,7 @@ export type Principals = ReturnType<typeof createPrincipals>;
 
 export interface Dependencies {
   commit: CommitParts;
-  audit: Pick<Audit, 'record'>;
+  audit: Pick<Audit, 'entry'>;
   clock: Clock;
   random: Random;
 }
@@ -58,24 +58,24 @@ export interface PrincipalDependencies extends Dependencies {
   throttle: Pick<Throttle, 'attempt' | 'count' | 'trustOnly'>;
   /** Absent without a mail server. */
   mails?: PersonMails | undefined;
-  /** Called when a person has signed up. */
-  verifyAddress?: ((person: PrincipalDocument, source: RequestSource) => Promise<void>) | undefined;
+  /** Absent without a mail server. */
+  newVerification?: NewVerification | undefined;
 }
 
 export function createPrincipals(principals: PrincipalCollection, deps: PrincipalDependencies) {
-  const { passwords, passwordPolicy, throttle, endSessions, mails, verifyAddress } = deps;
-  const { audit, clock, random } = deps;
-  const create = async (
+  const { passwords, passwordPolicy, throttle, endSessions, mails, newVerification } = deps;
+  const { commit, audit, clock, random } = deps;
+
+  const newPrincipal = (
     input: { handle: string; name?: string | undefined },
     rest: Pick<
       PrincipalDocument,
       'kind' | 'passwordHash' | 'secretHash' | 'keys' | 'mintedAt' | 'vouchedAt' | 'passkeyOnly'
     >,
     id = newId(PRINCIPAL, clock, random),
-    others: readonly CommitPart[] = [],
-  ): Promise<PrincipalDocument> => {
+  ): PrincipalDocument => {
     const now = clock.now();
-    const principal: PrincipalDocument = {
+    return {
       id,
       handle: input.handle,
       ...(input.name && { name: input.name.trim() }),
@@ -84,20 +84,32 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       updatedAt: now,
       ...rest,
     };
-    await deps.commit([principals.inserting(principal), ...others]).catch((error: unknown) => {
+  };
+
+  /** @throws handle_taken */
+  const insert = async (
+    principal: PrincipalDocument,
+    ...effects: CommitPart[]
+  ): Promise<PrincipalDocument> => {
+    await commit([principals.inserting(principal), ...effects]).catch((error: unknown) => {
       const isHandleTaken = error instanceof UniqueViolation && error.field === 'handle';
       throw isHandleTaken ? provisioningErrors.handle_taken() : error;
     });
     return principal;
   };
 
-  const welcome = async (principal: PrincipalDocument, source: RequestSource): Promise<PrincipalDocument> => {
-    const { id, handle, kind } = principal;
+  /** Stores an account that someone has signed up for, with the link that verifies its address. @throws handle_taken */
+  const signUp = async (
+    principal: PrincipalDocument,
+    source: RequestSource,
+    passkey: readonly CommitPart[] = [],
+  ): Promise<PrincipalDocument> => {
+    const { id: subject, handle, kind: detail } = principal;
+    const link = newVerification?.(principal, source);
+    const record = audit.entry({ event: 'account.registered', subject, ip: source.ip, detail });
+    const created = await insert({ ...principal, ...link?.stored }, link?.mail, record, ...passkey);
     await throttle.trustOnly(handle, source.ip);
-    await audit.record({ event: 'account.registered', subject: id, ip: source.ip, detail: kind });
-    // Before the response, so that everyone who has signed up has the mail.
-    await verifyAddress?.(principal, source);
-    return principal;
+    return created;
   };
 
   /**
@@ -162,7 +174,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       await passwordPolicy.validate(password, [canonical]);
       await throttle.count(REGISTRATIONS, ip);
       const passwordHash = await passwords.hash(password, isDisconnected);
-      return welcome(await create({ handle: canonical, name }, { kind, passwordHash }), source);
+      return signUp(newPrincipal({ handle: canonical, name }, { kind, passwordHash }), source);
     },
 
     /**
@@ -179,7 +191,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       const canonical = canonicalHandle(handle);
       await throttle.count(REGISTRATIONS, source.ip);
       const rest = { kind: 'human', passkeyOnly: true } as const;
-      return welcome(await create({ handle: canonical, name }, rest, id, passkey), source);
+      return signUp(newPrincipal({ handle: canonical, name }, rest, id), source, passkey);
     },
 
     /**
@@ -203,7 +215,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       await throttle.count(CREATIONS, source.ip);
       const generated = newToken(random, GENERATED_PREFIX);
       const mintedAt = clock.now();
-      const agent = await create(
+      const agent = newPrincipal(
         { handle: canonical, name },
         {
           kind: 'agent',
@@ -212,7 +224,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
           ...(isVouched && { vouchedAt: mintedAt }),
         },
       );
-      await audit.record({ event: 'agent.minted', subject: agent.id, ...actorOf(source) });
+      await insert(agent, audit.entry({ event: 'agent.minted', subject: agent.id, ...actorOf(source) }));
       return { agent, password: generated };
     },
 
@@ -227,23 +239,26 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       const canonical = canonicalHandle(handle);
       const now = clock.now();
       const keys = [readAgentKey(key, now)];
-      const agent = await create(
+      const agent = newPrincipal(
         { handle: canonical, name },
         { kind: 'agent', keys, mintedAt: now, vouchedAt: now },
       );
       const detail = keys.map(({ id }) => id).join();
-      await audit.record({ event: 'agent.minted', subject: agent.id, ...actorOf(source), detail });
-      return agent;
+      return insert(
+        agent,
+        audit.entry({ event: 'agent.minted', subject: agent.id, ...actorOf(source), detail }),
+      );
     },
 
     /**
      * Gives an agent a new generated password and revokes everything issued under the old one. `null` when `agent` has
      * changed since it was read, so that one of two simultaneous rotations succeeds.
      */
-    async rotate({ id, epoch }: PrincipalDocument, source: RequestSource): Promise<string | null> {
+    async rotate(agent: PrincipalDocument, source: RequestSource): Promise<string | null> {
+      const { id, epoch } = agent;
       const generated = newToken(random, GENERATED_PREFIX);
-      const rotated = await endSessions(id, () =>
-        principals.updateOne(
+      const { committed } = await commit([
+        principals.changing(
           { id, kind: 'agent', state: 'active', epoch: epoch ?? null },
           {
             set: { secretHash: sha256(generated), updatedAt: clock.now() },
@@ -251,10 +266,10 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
             inc: { epoch: 1 },
           },
         ),
-      );
-      if (!rotated) return null;
-      await audit.record({ event: 'agent.rotated', subject: id, ...actorOf(source) });
-      return generated;
+        await endSessions(agent),
+        audit.entry({ event: 'agent.rotated', subject: id, ...actorOf(source) }),
+      ]);
+      return committed ? generated : null;
     },
 
     authenticate,
@@ -275,23 +290,23 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       if (problem) throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
       await passwordPolicy.validate(chosen, [handle]);
       const passwordHash = await passwords.hash(chosen, source.isDisconnected);
-      // Enqueued before the change and sent only after it, so that a crash in between loses nothing.
-      await mails?.passwordChanged(proven, source);
-      const changed = await endSessions(id, () =>
-        principals.updateOne(
+      const { committed } = await commit([
+        principals.changing(
           { id, kind: 'human', state: 'active', epoch: proven.epoch ?? null },
           {
             set: { passwordHash, updatedAt: clock.now() },
             // A reset link is no longer needed.
-            unset: [...PASSWORD_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS],
-            inc: { epoch: 1, passwordVersion: 1 },
+            unset: [...PASSWORD_LINK_FIELDS, 'usedLink'],
+            inc: { epoch: 1 },
           },
         ),
-      );
+        await endSessions(proven),
+        mails?.passwordChanged(proven, source),
+        audit.entry({ event: 'password.changed', subject: id, ip: source.ip }),
+      ]);
       // On a double click, the browser shows the response to the second form, whose password is already stored.
-      if (!changed) return hasPassword(id, chosen, source);
+      if (!committed) return hasPassword(id, chosen, source);
       await throttle.trustOnly(handle, source.ip);
-      await audit.record({ event: 'password.changed', subject: id, ip: source.ip });
       return true;
     },
 
@@ -303,13 +318,14 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     ): Promise<boolean> {
       const name = given.trim();
       const updatedAt = clock.now();
-      const renamed = await principals.updateOne(
-        { id, kind: 'human', state: 'active' },
-        name === '' ? { set: { updatedAt }, unset: ['name'] } : { set: { name, updatedAt } },
-      );
-      if (!renamed) return false;
-      await audit.record({ event: 'account.renamed', subject: id, ip: source.ip });
-      return true;
+      const { committed } = await commit([
+        principals.changing(
+          { id, kind: 'human', state: 'active' },
+          name === '' ? { set: { updatedAt }, unset: ['name'] } : { set: { name, updatedAt } },
+        ),
+        audit.entry({ event: 'account.renamed', subject: id, ip: source.ip }),
+      ]);
+      return committed;
     },
 
     /** The active principal of a `sub`, or `null`. */

@@ -89,7 +89,8 @@ async function verificationPages(
   });
 
   const formOf = async (request: FastifyRequest, token: string, problems?: Localized[]): Promise<Page> => {
-    const { id, handle } = await verification.look(token);
+    const { person } = await verification.look(token, request.method === 'POST');
+    const { id, handle } = person;
     const isSignedIn = (await sessionOf(request))?.id === id;
     const view = {
       action: `${mount()}/verify/${token}`,

@@ -4,6 +4,7 @@ import type { Clock } from '../../core/kernel/clock.js';
 import { type Random, sha256 } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
+import type { CommitParts } from '../../core/ops/commit.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
 import { linkUrl, newLinkToken } from './first-operator.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
@@ -15,6 +16,7 @@ import type { PrincipalCollection, PrincipalDocument } from './store.js';
 export type Recovery = ReturnType<typeof createRecovery>;
 
 export interface RecoveryDependencies {
+  commit: CommitParts;
   audit: Pick<Audit, 'recordFailure'>;
   mails: Pick<PersonMails, 'passwordReset'>;
   throttle: Pick<Throttle, 'count' | 'tryCountKey'>;
@@ -27,21 +29,24 @@ export interface RecoveryDependencies {
 const RESETS = mailsTo('reset');
 
 export function createRecovery(
-  principals: Pick<PrincipalCollection, 'findOne' | 'updateOne'>,
-  { mails, throttle, backgroundTasks, issuer, audit, clock, random }: RecoveryDependencies,
+  principals: Pick<PrincipalCollection, 'findOne' | 'changing'>,
+  { commit, mails, throttle, backgroundTasks, issuer, audit, clock, random }: RecoveryDependencies,
 ) {
-  const sendReset = async ({ id }: PrincipalDocument, source: RequestSource): Promise<void> => {
+  const sendReset = async (person: PrincipalDocument, source: RequestSource): Promise<void> => {
+    const { id } = person;
     const token = newLinkToken(id, random);
     const link = {
       url: linkUrl(issuer(), token),
       hash: sha256(token),
       expiresAt: clock.now() + RESET_LINK_LIFETIME_MS,
     };
-    const person = await principals.updateOne(
-      { id, kind: 'human', state: 'active' },
-      { set: { mailedLinkHash: link.hash, mailedLinkExpiresAt: link.expiresAt } },
-    );
-    if (person) await mails.passwordReset(person, link, source);
+    await commit([
+      principals.changing(
+        { id, kind: 'human', state: 'active' },
+        { set: { mailedLinkHash: link.hash, mailedLinkExpiresAt: link.expiresAt } },
+      ),
+      mails.passwordReset(person, link, source),
+    ]);
   };
 
   return {

@@ -11,7 +11,8 @@ import { createOperatorRoles } from './operators.js';
 import { createPrincipals } from './principals.js';
 import { createRecovery } from './recovery.js';
 import { clientCollection, type EndSessions, principalCollection } from './store.js';
-import { createVerification, createVerificationMails, type SignedIn } from './verification.js';
+import { createVerification, type SignedIn } from './verification.js';
+import { createVerificationLinks } from './verification-links.js';
 
 export interface ProvisioningModuleOptions {
   issuer(): string;
@@ -38,8 +39,8 @@ export function createProvisioningServices(context: ModuleContext, options: Prov
   const { issuer, isSignupOpen, mails, adminToken, inviteToken = adminToken } = options;
   const collection = principalCollection(store);
   const shared = { ...context, ...options };
-  const verifyAddress = mails && createVerificationMails(collection, { ...shared, mails });
-  const principals = createPrincipals(collection, { ...shared, verifyAddress });
+  const newVerification = mails && createVerificationLinks({ ...shared, mails });
+  const principals = createPrincipals(collection, { ...shared, newVerification });
   const { authenticate } = principals;
   const firstOperator = createFirstOperator(setupCollection(store), collection, shared);
   const removeOtherLogins = signInMethods.remove;
@@ -54,7 +55,7 @@ export function createProvisioningServices(context: ModuleContext, options: Prov
     firstOperator,
     /** Absent without a mail server. */
     verification:
-      verifyAddress && createVerification(collection, { ...context, verifyAddress, authenticate }),
+      newVerification && createVerification(collection, { ...context, newVerification, authenticate }),
     /** Absent without a mail server. */
     recovery: mails && createRecovery(collection, { ...shared, mails }),
     /**

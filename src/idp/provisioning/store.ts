@@ -1,4 +1,5 @@
 import type { PublicJwk } from '../../core/kernel/public-jwk.js';
+import type { Effect } from '../../core/ops/commit.js';
 import { type Collection, nullIfTaken, type Store } from '../../core/storage/collection.js';
 
 export const KINDS = ['agent', 'human'] as const;
@@ -31,8 +32,6 @@ export interface PrincipalDocument {
   passkeyOnly?: true;
   /** Incremented to invalidate all codes, tokens and sessions issued before. */
   epoch?: number;
-  /** Incremented when a human replaces the password. */
-  passwordVersion?: number;
   /** Incremented by every change of passkeys and of the second factor. */
   signInRevision?: number;
   /** SHA-256 of the link that sets a password: an invitation or a reset. */
@@ -46,12 +45,8 @@ export interface PrincipalDocument {
   verifyExpiresAt?: number;
   /** When a link that was mailed to the handle was used. */
   emailVerifiedAt?: number;
-  /** SHA-256 of the last used link. */
-  usedLinkHash?: string;
-  /** Present until a request with this link has been answered with success. */
-  usedLink?: { expiresAt: number; isInvitation: boolean; isVerification?: true };
-  /** When the request began that has used it; 0 if that has failed. */
-  unansweredSince?: number;
+  /** The last used link. Until its expiry, the request that has used it can be repeated. */
+  usedLink?: UsedLink;
   /** Present when the principal was invited, so that the operator chose the handle. */
   invitedAt?: number;
   /** Present when the operator created the agent. */
@@ -64,6 +59,14 @@ export interface PrincipalDocument {
   operatorLinkHash?: string;
   createdAt: number;
   updatedAt: number;
+}
+
+export interface UsedLink {
+  /** SHA-256 of its token. */
+  hash: string;
+  /** `setup`: to make the first operator. */
+  purpose: 'setup' | 'invitation' | 'reset' | 'verification';
+  expiresAt: number;
 }
 
 export interface AgentKey {
@@ -132,26 +135,18 @@ export function principalCollection(store: Store): PrincipalCollection {
     unique: ['handle'],
     // The last three are for the lists of the console and of the operators.
     indexes: [['createdAt'], ['kind', 'handle'], ['state', 'handle'], ['operatorSince']],
-    fields: ['linkHash', 'usedLinkHash', 'mailedLinkHash', 'verifyHash', 'operatorLinkHash'],
+    fields: ['linkHash', 'mailedLinkHash', 'verifyHash', 'operatorLinkHash'],
     numbers: [
-      'createdAt',
-      'operatorSince',
-      'epoch',
-      'linkExpiresAt',
-      'unansweredSince',
-      'mailedLinkExpiresAt',
-      'verifyExpiresAt',
-      'keyRevision',
-      'signInRevision',
+      ...(['createdAt', 'operatorSince', 'epoch', 'keyRevision', 'signInRevision'] as const),
+      ...(['linkExpiresAt', 'mailedLinkExpiresAt', 'verifyExpiresAt'] as const),
     ],
   });
 }
 
-/** Runs a change that ends all sessions of a principal, so that the applications are notified. */
-export type EndSessions = <T extends { epoch?: number } | null>(
-  sub: string,
-  change: () => Promise<T>,
-) => Promise<T>;
+/**
+ * What ends with the sessions of a principal, for the commit that increments its epoch. The epoch of `principal` is a condition of that commit.
+ */
+export type EndSessions = (principal: Pick<PrincipalDocument, 'id' | 'epoch'>) => Promise<Effect>;
 
 /** Finds the active principal of a `sub`, else `null`. */
 export const findActive =
@@ -160,6 +155,19 @@ export const findActive =
     const principal = await principals.findOne({ id: sub });
     return principal?.state === 'active' ? principal : null;
   };
+
+/**
+ * The principal that has used this link; `null` if another link was used. It is a write that changes nothing, because a read does not see
+ * what the majority has not confirmed yet.
+ */
+export async function findLinkUser(
+  principals: Pick<PrincipalCollection, 'updateOne'>,
+  id: string,
+  hash: string,
+): Promise<PrincipalDocument | null> {
+  const user = await principals.updateOne({ id, state: 'active' }, { set: { state: 'active' } });
+  return user?.usedLink?.hash === hash ? user : null;
+}
 
 export function clientCollection(store: Store): ClientCollection {
   return store.collection<ClientDocument>('clients', {

@@ -1,6 +1,7 @@
 import { isLoopback } from '../../core/config/public-url.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
+import type { CommitParts } from '../../core/ops/commit.js';
 import { type DocumentCopy, type Documents, DocumentUnavailable } from '../../core/outbound/documents.js';
 import type { Page } from '../../core/storage/collection.js';
 import type { EndClient } from '../provisioning/clients.js';
@@ -39,9 +40,9 @@ export interface MetadataClientDependencies {
   rules: AddressRules;
   /** Whether this machine may publish documents, without TLS. */
   allowsLoopback: boolean;
-  /** Runs the refusal of a client, with which its tokens and delegations end. */
   endClient: EndClient;
-  audit: Audit;
+  commit: CommitParts;
+  audit: Pick<Audit, 'entry'>;
 }
 
 const MAX_LENGTH = 512;
@@ -58,6 +59,7 @@ export function createMetadataClients({
   rules,
   allowsLoopback,
   endClient,
+  commit,
   audit,
 }: MetadataClientDependencies) {
   const read = (clientId: string, text: string): StatedClient | { problem: string } => {
@@ -155,11 +157,15 @@ export function createMetadataClients({
     async setBlocked(id: string, isBlocked: boolean, source: RequestSource): Promise<ListedClient | null> {
       const copy = await documents.findById(id);
       if (!copy) return null;
-      const set = () => documents.setBlocked(id, isBlocked);
-      const changed = await (isBlocked ? endClient(copy.uri, set, actorOf(source)) : set());
+      const by = actorOf(source);
+      const { write, changed } = documents.settingBlocked(copy, isBlocked);
       const event = isBlocked ? 'client.blocked' : 'client.admitted';
-      if (changed) await audit.record({ event, subject: copy.uri, ...actorOf(source) });
-      return changed && listedOf(changed);
+      const { committed } = await commit([
+        write,
+        isBlocked ? await endClient(copy.uri, by) : undefined,
+        audit.entry({ event, subject: copy.uri, ...by }),
+      ]);
+      return committed ? listedOf(changed) : null;
     },
   };
 }

@@ -27,7 +27,7 @@ export interface RegistrationModuleOptions {
 
 export function createRegistrationModule(context: ModuleContext, options: RegistrationModuleOptions) {
   const metadataClients = options.acceptsMetadata
-    ? createMetadataClients({ ...options, audit: context.audit })
+    ? createMetadataClients({ ...options, ...context })
     : undefined;
   const registration = options.acceptsRegistration ? openRegistration(context, options) : undefined;
   const guards: Record<string, Guard> = registration

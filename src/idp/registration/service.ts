@@ -40,10 +40,9 @@ export function createRegistration({ tokens, createClient, rules }: Registration
           details: [{ path: field, message }],
         });
       }
-      // Of concurrent registrations, as many as the token has uses left pay for theirs. A valid one only.
-      if (!(await tokens.use(tokenId))) throw invalidToken();
       const { method, jwks, ...client } = read;
-      const { client: created, secret } = await createClient(
+      // Of concurrent registrations, as many as the token has uses left are made.
+      const registered = await createClient(
         {
           ...client,
           ...(jwks && { jwks: { keys: jwks } }),
@@ -52,7 +51,10 @@ export function createRegistration({ tokens, createClient, rules }: Registration
           origin: 'dynamic',
         },
         { ...source, by: tokenId },
+        [tokens.using(tokenId)],
       );
+      if (!registered) throw invalidToken();
+      const { client: created, secret } = registered;
       return {
         client_id: created.id,
         client_id_issued_at: Math.floor(created.createdAt / 1000),

@@ -1,7 +1,8 @@
 import { type Clock, DAY, isUnexpired } from '../../core/kernel/clock.js';
 import { newId, newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
-import type { Page } from '../../core/storage/collection.js';
+import type { CommitParts } from '../../core/ops/commit.js';
+import type { Page, Write } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import type { RegistrationTokenCollection, RegistrationTokenDocument } from './store.js';
 
@@ -13,7 +14,12 @@ export const MAX_TOKEN_DAYS = 90;
 
 export function createRegistrationTokens(
   tokens: RegistrationTokenCollection,
-  { audit, clock, random }: { audit: Pick<Audit, 'record'>; clock: Clock; random: Random },
+  {
+    commit,
+    audit,
+    clock,
+    random,
+  }: { commit: CommitParts; audit: Pick<Audit, 'entry'>; clock: Clock; random: Random },
 ) {
   const life = MAX_TOKEN_DAYS * DAY;
   const usable = () => ({ usesLeft: { gt: 0 }, expiresAt: { gt: clock.now(), lte: clock.now() + life } });
@@ -34,9 +40,9 @@ export function createRegistrationTokens(
         createdAt: now,
         expiresAt: now + days * DAY,
       };
-      await Promise.all([
-        tokens.insert(created),
-        audit.record({ event: 'registration-token.created', subject: id, ...actorOf(from) }),
+      await commit([
+        tokens.inserting(created),
+        audit.entry({ event: 'registration-token.created', subject: id, ...actorOf(from) }),
       ]);
       return { created, token };
     },
@@ -46,9 +52,9 @@ export function createRegistrationTokens(
 
     /** Ends a token; `false` if there is none. */
     async revoke(id: string, from: { ip: string }): Promise<boolean> {
-      const revoked = /^rtk_[0-9a-f]+$/.test(id) ? await tokens.deleteOne({ id }) : null;
-      if (revoked) await audit.record({ event: 'registration-token.revoked', subject: id, ...actorOf(from) });
-      return revoked !== null;
+      if (!/^rtk_[0-9a-f]+$/.test(id)) return false;
+      const record = { event: 'registration-token.revoked', subject: id, ...actorOf(from) };
+      return (await commit([tokens.deleting({ id }), audit.entry(record)])).committed;
     },
 
     /** The token, if it allows another registration. */
@@ -59,8 +65,7 @@ export function createRegistrationTokens(
       return isUsable ? found : null;
     },
 
-    /** Pays for one registration. `false` if the token allows none any more. */
-    use: async (id: string): Promise<boolean> =>
-      (await tokens.updateOne({ id, ...usable() }, { inc: { usesLeft: -1 } })) !== null,
+    /** Pays for one registration, in the commit of the client, if the token allows another one. */
+    using: (id: string): Write => tokens.changing({ id, ...usable() }, { inc: { usesLeft: -1 } }),
   };
 }

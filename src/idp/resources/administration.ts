@@ -4,7 +4,9 @@ import { type Clock, DAY } from '../../core/kernel/clock.js';
 import { type ErrorDetail, invalidFields } from '../../core/kernel/errors.js';
 import { newId, newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf, changeDetail } from '../../core/ops/audit.js';
-import { nullIfTaken } from '../../core/storage/collection.js';
+import type { CommitParts, Effect } from '../../core/ops/commit.js';
+import { type Change, nullIfTaken } from '../../core/storage/collection.js';
+import { applyChange } from '../../core/storage/semantics.js';
 import { identifierProblem, isResourceUri } from './identifier.js';
 import { MAX_RESOURCES } from './service.js';
 import type { Kind, ResourceCollection, ResourceDocument, ResourceScope } from './store.js';
@@ -34,7 +36,8 @@ const MAX_SCOPES = 50;
 const SCOPE_NAME = /^[\x21\x23-\x2b\x2d-\x3c\x3e-\x5b\x5d-\x7e]{1,64}$/;
 
 export interface ResourceAdministrationDependencies {
-  audit: Audit;
+  commit: CommitParts;
+  audit: Pick<Audit, 'entry'>;
   clock: Clock;
   random: Random;
   /** Whether identifiers may use http on loopback addresses. */
@@ -44,18 +47,15 @@ export interface ResourceAdministrationDependencies {
   endResource: EndResource;
 }
 
-/** Runs the removal of a resource, with which its access tokens and delegations end. */
-export type EndResource = <T>(
-  identifier: string,
-  change: () => Promise<T>,
-  by: { ip: string; by?: string },
-) => Promise<T>;
+/** What ends with a resource, for the commit that removes it: its access tokens, and its delegations after that. */
+export type EndResource = (identifier: string, by: { ip: string; by?: string }) => Effect;
 
 /** Changes resources. No server loads it: resources decide what tokens are worth, so only the host's command line has it. */
 export function createResourceAdministration(
   resources: ResourceCollection,
-  { audit, clock, random, allowHttp, reservedScopes, endResource }: ResourceAdministrationDependencies,
+  deps: ResourceAdministrationDependencies,
 ) {
+  const { commit, audit, clock, random, allowHttp, reservedScopes, endResource } = deps;
   const problemsOf = (input: Partial<ResourceInput>, known: readonly string[]): ErrorDetail[] => {
     const { name, scopes = [], sensitive = [], tokenLifetimeSeconds: seconds, principalKinds } = input;
     const isLifetime =
@@ -140,10 +140,12 @@ export function createResourceAdministration(
         createdAt: now,
         updatedAt: now,
       };
-      if ((await resources.insert(resource).then(() => true, nullIfTaken)) === null)
-        throw invalidFields({ path: 'resource', message: 'is registered already' });
       const detail = JSON.stringify(auditedFields(resource));
-      await audit.record({ event: 'resource.added', subject: identifier, ...actorOf(source), detail });
+      const added = await commit([
+        resources.inserting(resource),
+        audit.entry({ event: 'resource.added', subject: identifier, ...actorOf(source), detail }),
+      ]).catch(nullIfTaken);
+      if (!added) throw invalidFields({ path: 'resource', message: 'is registered already' });
       return { resource, secret };
     },
 
@@ -153,13 +155,13 @@ export function createResourceAdministration(
       input: Partial<ResourceInput>,
       source: RequestSource,
     ): Promise<ResourceDocument | null> {
-      const { sensitive, scopes, principalKinds, admitsSelfRegistered, requiresDpop, ...change } = input;
+      const { sensitive, scopes, principalKinds, admitsSelfRegistered, requiresDpop, ...rest } = input;
       for (;;) {
         const before = await find(identifier);
         if (!before) return null;
         const described = scopes ?? before.scopes;
         const given = {
-          ...change,
+          ...rest,
           ...(scopes && { scopes }),
           ...(sensitive && { sensitive }),
           ...(principalKinds && { principalKinds }),
@@ -172,7 +174,7 @@ export function createResourceAdministration(
         );
         const marked = sensitive ?? before.scopes.filter((scope) => scope.sensitive).map(({ name }) => name);
         const set = {
-          ...change,
+          ...rest,
           ...(principalKinds && { principalKinds: [...principalKinds] }),
           scopes: markedScopes(described, marked),
           ...(admitsSelfRegistered && { admitsSelfRegistered }),
@@ -183,15 +185,15 @@ export function createResourceAdministration(
           ...(admitsSelfRegistered === false ? (['admitsSelfRegistered'] as const) : []),
           ...(requiresDpop === false ? (['requiresDpop'] as const) : []),
         ];
-        const updated = await resources.updateOne(
-          { identifier, revision: before.revision ?? null },
-          { set, ...(unset.length > 0 && { unset }), inc: { revision: 1 } },
-        );
-        // Another command has changed the resource first, so it has to be read again.
-        if (!updated) continue;
+        const change = { set, ...(unset.length > 0 && { unset }), inc: { revision: 1 } };
+        const updated = applyChange(before, change);
         const detail = changeDetail(auditedFields(before), auditedFields(updated));
-        await audit.record({ event: 'resource.updated', subject: identifier, ...actorOf(source), detail });
-        return updated;
+        const { committed } = await commit([
+          resources.changing({ identifier, revision: before.revision ?? null }, change),
+          audit.entry({ event: 'resource.updated', subject: identifier, ...actorOf(source), detail }),
+        ]);
+        // Otherwise another command has changed the resource first, so it has to be read again.
+        if (committed) return updated;
       }
     },
 
@@ -209,23 +211,26 @@ export function createResourceAdministration(
       const secret = newToken(random, 'rsec_');
       const secretHash = sha256(secret);
       const { secretHash: previousSecretHash } = before;
-      const resource = await resources.updateOne(
-        { identifier, secretHash: previousSecretHash },
-        atOnce
-          ? { set: { secretHash }, unset: ['previousSecretHash', 'previousSecretUntil'] }
-          : { set: { secretHash, previousSecretHash, previousSecretUntil: clock.now() + DAY } },
-      );
-      if (!resource) return null;
-      await audit.record({ event: 'resource.rotated', subject: identifier, ...actorOf(source) });
-      return { resource, secret };
+      const change: Change<ResourceDocument> = atOnce
+        ? { set: { secretHash }, unset: ['previousSecretHash', 'previousSecretUntil'] }
+        : { set: { secretHash, previousSecretHash, previousSecretUntil: clock.now() + DAY } };
+      const { committed } = await commit([
+        resources.changing({ identifier, secretHash: previousSecretHash }, change),
+        audit.entry({ event: 'resource.rotated', subject: identifier, ...actorOf(source) }),
+      ]);
+      return committed ? { resource: applyChange(before, change), secret } : null;
     },
 
     async remove(identifier: string, source: RequestSource): Promise<ResourceDocument | null> {
+      const found = await find(identifier);
+      if (!found) return null;
       const by = actorOf(source);
-      const remove = () => resources.deleteOne({ identifier });
-      const removed = (await find(identifier)) && (await endResource(identifier, remove, by));
-      if (removed) await audit.record({ event: 'resource.removed', subject: identifier, ...by });
-      return removed;
+      const { committed } = await commit([
+        resources.deleting({ id: found.id }),
+        endResource(identifier, by),
+        audit.entry({ event: 'resource.removed', subject: identifier, ...by }),
+      ]);
+      return committed ? found : null;
     },
   };
 }

@@ -4,8 +4,16 @@ import type { Clock } from '../../core/kernel/clock.js';
 import { type ErrorDetail, invalidFields } from '../../core/kernel/errors.js';
 import { newId, type Random } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
-import { nullIfTaken, type Store } from '../../core/storage/collection.js';
+import type { CommitParts, Effect } from '../../core/ops/commit.js';
+import {
+  type Change,
+  type Collection,
+  nullIfTaken,
+  type Store,
+  type Where,
+} from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
+import { applyChange } from '../../core/storage/semantics.js';
 import { isIssuerUri, linkId, MAX_ISSUER_LENGTH } from './service.js';
 import {
   type AllowedResource,
@@ -18,7 +26,8 @@ import {
 } from './store.js';
 
 export interface TrustAdministrationDependencies {
-  audit: Audit;
+  commit: CommitParts;
+  audit: Pick<Audit, 'entry'>;
   clock: Clock;
   random: Random;
   /** This provider, which cannot be another one. */
@@ -37,7 +46,7 @@ const MAX_SUBJECT_LENGTH = 255;
 
 /** Changes which other providers are trusted. No server loads it: only the host's command line has it. */
 export function createTrustAdministration(store: Store, deps: TrustAdministrationDependencies) {
-  const { audit, clock, random } = deps;
+  const { commit, audit, clock, random } = deps;
   const issuers = trustedIssuerCollection(store);
   const links = subjectLinkCollection(store);
   const audiences = audienceCollection(store);
@@ -70,6 +79,21 @@ export function createTrustAdministration(store: Store, deps: TrustAdministratio
     return undefined;
   };
 
+  /** Changes the document if there is one, else inserts it. */
+  const save = async <T extends { id: string }>(
+    collection: Collection<T>,
+    where: Where<T>,
+    { added, change, record }: { added: T; change: Change<T>; record: Effect },
+  ): Promise<T> => {
+    for (;;) {
+      const found = await collection.findOne(where);
+      const write = found ? collection.changing(where, change) : collection.inserting(added);
+      const outcome = await commit([write, record]).catch(nullIfTaken);
+      // Otherwise another command has added or removed it in between.
+      if (outcome?.committed) return found ? applyChange(found, change) : added;
+    }
+  };
+
   return {
     /** Trusts an issuer, or replaces what it is trusted for. @throws VALIDATION_ERROR naming every problem */
     async setIssuer(
@@ -83,29 +107,23 @@ export function createTrustAdministration(store: Store, deps: TrustAdministratio
       if (problems.length > 0) throw invalidFields(...problems);
       const now = clock.now();
       const set = { clients, resources, updatedAt: now };
-      const saved = await save(
-        { id: newId('ti_', clock, random), issuer, createdAt: now, ...set },
-        () => issuers.updateOne({ issuer }, { set }),
-        issuers.insert,
-      );
-      await audit.record({
-        event: 'trusted_issuer.set',
-        subject: issuer,
-        ...actorOf(source),
-        detail: detailOf(clients, resources),
-      });
-      return saved;
+      const added = { id: newId('ti_', clock, random), issuer, createdAt: now, ...set };
+      const detail = detailOf(clients, resources);
+      const record = { event: 'trusted_issuer.set', subject: issuer, ...actorOf(source), detail };
+      return save(issuers, { issuer }, { added, change: { set }, record: audit.entry(record) });
     },
 
     listIssuers: (after?: string) => readPage(issuers, { sort: 'issuer', after }),
 
     /** With the links of its subjects. */
     async removeIssuer(issuer: string, source: RequestSource): Promise<TrustedIssuerDocument | null> {
-      const removed = isIssuerUri(issuer) ? await issuers.deleteOne({ issuer }) : null;
-      if (!removed) return null;
+      const found = isIssuerUri(issuer) ? await issuers.findOne({ issuer }) : null;
+      if (!found) return null;
+      // First: a command that is interrupted can be repeated as long as the issuer is trusted.
       await links.deleteMany({ issuer });
-      await audit.record({ event: 'trusted_issuer.removed', subject: issuer, ...actorOf(source) });
-      return removed;
+      const record = { event: 'trusted_issuer.removed', subject: issuer, ...actorOf(source) };
+      const { committed } = await commit([issuers.deleting({ id: found.id }), audit.entry(record)]);
+      return committed ? found : null;
     },
 
     /** Says which person a subject of a trusted issuer is. `null` if the issuer is not trusted. @throws VALIDATION_ERROR */
@@ -121,24 +139,24 @@ export function createTrustAdministration(store: Store, deps: TrustAdministratio
           message: `must be 1 to ${MAX_SUBJECT_LENGTH} characters long`,
         });
       if (!isIssuerUri(issuer) || !(await issuers.findOne({ issuer }))) return null;
-      const link = { id: linkId(issuer, subject), issuer, subject, principal, createdAt: clock.now() };
-      const isNew = (await links.insert(link).then(() => true, nullIfTaken)) !== null;
-      const { id, ...set } = link;
-      if (!isNew) await links.updateOne({ id }, { set });
-      await audit.record({ event: 'subject.linked', subject: principal, ...actorOf(source), detail: issuer });
-      return link;
+      const added = { id: linkId(issuer, subject), issuer, subject, principal, createdAt: clock.now() };
+      const { id, ...set } = added;
+      const record = { event: 'subject.linked', subject: principal, ...actorOf(source), detail: issuer };
+      return save(links, { id }, { added, change: { set }, record: audit.entry(record) });
     },
 
     async unlink(issuer: string, subject: string, source: RequestSource) {
-      const removed = await links.deleteOne({ id: linkId(issuer, subject) });
-      if (removed)
-        await audit.record({
-          event: 'subject.unlinked',
-          subject: removed.principal,
-          ...actorOf(source),
-          detail: issuer,
-        });
-      return removed;
+      const id = linkId(issuer, subject);
+      const found = await links.findOne({ id });
+      if (!found) return null;
+      const record = {
+        event: 'subject.unlinked',
+        subject: found.principal,
+        ...actorOf(source),
+        detail: issuer,
+      };
+      const { committed } = await commit([links.deleting({ id }), audit.entry(record)]);
+      return committed ? found : null;
     },
 
     listLinks: (issuer: string, after?: string) => readPage(links, { where: { issuer }, sort: 'id', after }),
@@ -157,41 +175,26 @@ export function createTrustAdministration(store: Store, deps: TrustAdministratio
       if (problems.length > 0) throw invalidFields(...problems);
       const now = clock.now();
       const set = { clients, resources, ...(algorithm && { algorithm }), updatedAt: now };
-      const saved = await save(
-        { id: newId('aud_', clock, random), issuer, createdAt: now, ...set },
-        () => audiences.updateOne({ issuer }, algorithm ? { set } : { set, unset: ['algorithm'] }),
-        audiences.insert,
-      );
+      const added = { id: newId('aud_', clock, random), issuer, createdAt: now, ...set };
+      const change: Change<AudienceDocument> = algorithm ? { set } : { set, unset: ['algorithm'] };
       const detail = detailOf(
         clients.map((client) => `${client.id}=${client.idThere}`),
         resources,
       );
-      await audit.record({ event: 'audience.set', subject: issuer, ...actorOf(source), detail });
-      return saved;
+      const record = { event: 'audience.set', subject: issuer, ...actorOf(source), detail };
+      return save(audiences, { issuer }, { added, change, record: audit.entry(record) });
     },
 
     listAudiences: (after?: string) => readPage(audiences, { sort: 'issuer', after }),
 
     async removeAudience(issuer: string, source: RequestSource): Promise<AudienceDocument | null> {
-      const removed = isIssuerUri(issuer) ? await audiences.deleteOne({ issuer }) : null;
-      if (removed) await audit.record({ event: 'audience.removed', subject: issuer, ...actorOf(source) });
-      return removed;
+      const found = isIssuerUri(issuer) ? await audiences.findOne({ issuer }) : null;
+      if (!found) return null;
+      const record = { event: 'audience.removed', subject: issuer, ...actorOf(source) };
+      const { committed } = await commit([audiences.deleting({ id: found.id }), audit.entry(record)]);
+      return committed ? found : null;
     },
   };
-}
-
-/** Updates the document if there is one, else inserts it. */
-async function save<T>(
-  document: T,
-  update: () => Promise<T | null>,
-  insert: (document: T) => Promise<void>,
-): Promise<T> {
-  for (;;) {
-    const updated = await update();
-    if (updated) return updated;
-    // Another command may have inserted one in between.
-    if ((await insert(document).then(() => true, nullIfTaken)) !== null) return document;
-  }
 }
 
 function issuerProblem(

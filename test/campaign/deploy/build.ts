@@ -108,6 +108,7 @@ export async function build(folder: string, root: string): Promise<Built> {
         mkdirSync(join(layerOf(stage.name), cwd), { recursive: true });
       } else if (step.keyword === 'COPY') copy(step, stage, cwd);
       else {
+        process.stdout.write(`# ${step.keyword} ${step.text.split('\n')[0]}\n`);
         const script = `cd ${cwd} && ${step.text}`;
         const command = ['env', '-i', `PATH=${PATH}`, 'HOME=/root', 'sh', '-c', script];
         await run('unshare', inStage(stage.name, 'rw', command), { maxBuffer: 2 ** 26 });

@@ -1,5 +1,7 @@
 """What Schemathesis cannot know from the documents."""
 
+import re
+
 import schemathesis
 
 
@@ -18,6 +20,8 @@ def narrow(part):
     if isinstance(pattern, str) and "\\p{" in pattern:
         # A letter first, because names must not be blank.
         copy["pattern"] = "^([A-Za-z][ -~]*)?$" if pattern.startswith("^$|") or pattern.endswith("*$") else "^[A-Za-z][ -~]*$"
+    elif isinstance(pattern, str):
+        copy["pattern"] = re.sub(r"\\P\{\w+\}", "[ -~]", pattern)
     return copy
 
 

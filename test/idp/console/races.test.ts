@@ -1,12 +1,11 @@
 import t, { type Test } from 'tap';
 import { openStore } from '../../../src/core/storage/open.js';
-import { createOperatorRoles } from '../../../src/idp/provisioning/operators.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import { onMongod } from '../../core/storage/mongod.js';
 import { PASSWORD } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
 import { type IdpApp, idpApp } from '../../kit/idp.js';
-import { COMMAND_SOURCE, enterConsole } from '../../kit/operator.js';
+import { COMMAND_SOURCE, enterConsole, rolesOf } from '../../kit/operator.js';
 import { countedRandom } from '../../kit/random.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 
@@ -64,8 +63,7 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
     const uri = fresh(t);
     const [idp] = (await providers(t, uri, 1)) as [IdpApp];
     const principals = await principalsIn(t, uri);
-    const audit = { record: async () => undefined };
-    const roles = createOperatorRoles(principals, { audit, clock: idp.clock });
+    const roles = await rolesOf(t, idp, uri);
     for (let round = 0; round < ROUNDS; round++) {
       const { sub } = await idp.makeHuman();
       await Promise.allSettled([

@@ -4,13 +4,18 @@ import { createLocalJWKSet, jwtVerify } from 'jose';
 import t, { type Test } from 'tap';
 import { isPublicAddress } from '../../../src/core/kernel/addresses.js';
 import { HOUR, MINUTE, SECOND } from '../../../src/core/kernel/clock.js';
+import type { Audit } from '../../../src/core/ops/audit.js';
+import { effectOf } from '../../../src/core/ops/commit.js';
 import { createOutbound } from '../../../src/core/outbound/request.js';
+import type { Store } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { createLogoutRequest } from '../../../src/idp/oidc/backchannel/request.js';
 import { createBackchannelLogout } from '../../../src/idp/oidc/backchannel/service.js';
-import { announceEnd, logoutNoticeCollection } from '../../../src/idp/oidc/backchannel/store.js';
+import { endedSessionsCollection, logoutNoticeCollection } from '../../../src/idp/oidc/backchannel/store.js';
 import { type SessionDocument, sessionCollection } from '../../../src/idp/oidc/store.js';
 import { fakeClock } from '../../kit/clock.js';
+import { NO_EFFECT, SILENT_AUDIT } from '../../kit/effects.js';
+import { grantedIn } from '../../kit/granted.js';
 import {
   authorizePath,
   claimsOf,
@@ -207,39 +212,28 @@ async function laboratory(t: Test) {
   const random = countedRandom();
   const attempts: { uri: string; at: number }[] = [];
   const warnings: unknown[] = [];
-  const audit: { event: string; subject?: string; detail?: string }[] = [];
+  let count = 0;
   const state = {
     status: 200 as number | Error,
     /** Of single applications. */
     of: {} as Record<string, number | Error>,
-    principal: true,
-    epoch: undefined as number | undefined,
-    /** Runs once, after the sender has looked for a session. */
-    afterLook: undefined as (() => Promise<unknown>) | undefined,
-  };
-  const looked = async () => {
-    const { afterLook } = state;
-    state.afterLook = undefined;
-    await afterLook?.();
   };
   const make = async () => {
     const store = await openStore(uri);
     t.teardown(() => store.close());
     const [notices, sessions] = [logoutNoticeCollection(store), sessionCollection(store)];
     await store.ready();
+    const recording: Audit = {
+      ...SILENT_AUDIT,
+      entry: (record) => effectOf(recordsIn(store).inserting({ id: `record ${++count}`, ...record })),
+    };
+    const granted = grantedIn(store, { clock, random }, { audit: recording });
     const service = createBackchannelLogout({
-      notices,
-      sessionDocuments: {
-        async findOne(where) {
-          const found = await sessions.findOne(where);
-          await looked();
-          return found;
-        },
-      },
+      ...granted,
+      sessionDocuments: sessions,
       directory: {
         findClient: async (id) =>
           id === 'gone' ? null : ({ id, backchannelLogoutUri: `https://${id}.test/` } as never),
-        findPrincipal: async (id) => (state.principal ? ({ id, epoch: state.epoch } as never) : null),
       },
       keys: { sign: async () => 'token' },
       async post(address) {
@@ -249,17 +243,16 @@ async function laboratory(t: Test) {
         return status;
       },
       issuer: () => ISSUER,
-      wake() {},
-      audit: { record: async (record) => void audit.push(record as never) },
-      clock,
-      random,
       log: { warn: (...record: unknown[]) => void warnings.push(record) },
     });
     const run = () => service.jobs.send.run({ term: 1, signal: new AbortController().signal });
-    return { service, notices, sessions, run };
+    return { ...granted, service, notices, sessions, run, store };
   };
   const first = await make();
-  let count = 0;
+  const { commit, service, sessions, store } = first;
+  /** A client that gets a code in a session. */
+  const remember = async (id: string, session: SessionDocument, scope = 'openid') =>
+    commit([await service.notice({ id, backchannelLogoutUri: `https://${id}.test/` }, session, scope)]);
   /** A session with these clients. */
   const beginWith = async (scope: string, clients: string[]): Promise<SessionDocument> => {
     const session = {
@@ -267,23 +260,23 @@ async function laboratory(t: Test) {
       ...{ tokenHash: 'x', sub: `u_${count}`, authTime: clock.now(), createdAt: clock.now() },
       expiresAt: clock.now() + HOUR,
     };
-    await first.sessions.insert(session);
-    for (const id of clients)
-      await first.service.remember({ id, backchannelLogoutUri: `https://${id}.test/` }, session, scope);
+    await sessions.insert(session);
+    for (const id of clients) await remember(id, session, scope);
     return session;
   };
   const begin = (...clients: string[]) => beginWith('openid', clients);
-  const end = ({ id }: SessionDocument, by = first) =>
-    by.service.endSession(id, () => by.sessions.deleteOne({ id }));
-  return { ...first, make, begin, beginWith, end, clock, state, attempts, warnings, audit };
+  const end = async ({ id }: SessionDocument, by = first) =>
+    by.commit([by.sessions.deleting({ id }), await by.endSession(id)]);
+  const records = async () => (await recordsIn(store).page({ sort: 'id', limit: 10 })).items;
+  return { ...first, make, begin, beginWith, remember, end, clock, state, attempts, warnings, records };
 }
 
-/** The change of a process that ended before it, or that is stored otherwise. */
-const nothing = async () => null;
+const recordsIn = (store: Store) =>
+  store.collection<{ id: string; event: string; subject?: string; detail?: string }>('records');
 
 t.test('an application that fails is notified again for nine hours, others at once', async (t) => {
   const laboratoryOf = await laboratory(t);
-  const { begin, end, run, notices, service, clock, state, attempts, audit, warnings } = laboratoryOf;
+  const { begin, end, run, notices, service, clock, state, attempts, records, warnings } = laboratoryOf;
   const session = await begin('app', 'gone');
   await run();
   t.same(attempts, [], 'the session continues');
@@ -297,7 +290,7 @@ t.test('an application that fails is notified again for nine hours, others at on
   t.equal(attempts.length, 8);
   const [begun, last] = [attempts[0]?.at ?? 0, attempts.at(-1)?.at ?? 0];
   t.ok(last - begun > 8 * HOUR && last - begun < 10 * HOUR);
-  t.match(audit, [{ event: 'logout.undelivered', subject: session.sub, detail: /^app: / }]);
+  t.match(await records(), [{ event: 'logout.undelivered', subject: session.sub, detail: /^app: / }]);
   t.equal(warnings.length, 1);
 
   const purge = () => service.jobs.purge.run({ term: 1, signal: new AbortController().signal });
@@ -328,7 +321,7 @@ t.test('operators see what fails, and retry it before it is due or after it was 
   const id = earliest?.id ?? '';
   t.match(await service.failures.find(id), { id });
 
-  t.equal(await service.failures.retry(id), true);
+  t.equal(await service.failures.retry(id, NO_EFFECT), true);
   await run();
   t.equal(attempts.length, 4, 'before it is due');
   t.match(await service.failures.find(id), { since, attempts: 2 });
@@ -339,11 +332,11 @@ t.test('operators see what fails, and retry it before it is due or after it was 
   const given = await service.failures.find(id);
   t.match([given?.attempts, given?.nextAttemptAt], [8, undefined], 'given up');
   delete state.of['app'];
-  t.equal(await service.failures.retry(id), true);
+  t.equal(await service.failures.retry(id, NO_EFFECT), true);
   await run();
   t.equal(await service.failures.find(id), null, 'a success removes it');
-  t.equal(await service.failures.retry(id), false);
-  t.equal(await service.failures.retry('none'), false);
+  t.equal(await service.failures.retry(id, NO_EFFECT), false);
+  t.equal(await service.failures.retry('none', NO_EFFECT), false);
 });
 
 t.test('an application that cannot be reached delays no other, whatever waits for it', async (t) => {
@@ -373,24 +366,20 @@ t.test('an application that cannot be reached delays no other, whatever waits fo
 });
 
 t.test('an application with refresh tokens is notified long after the sign-in', async (t) => {
-  const { beginWith, notices, service, run, sessions, clock, state, attempts } = await laboratory(t);
+  const { beginWith, remember, notices, service, run, sessions, commit, endSessions, clock, attempts } =
+    await laboratory(t);
   const session = await beginWith('openid offline_access', ['lasting']);
   const purge = () => service.jobs.purge.run({ term: 1, signal: new AbortController().signal });
   // The session has expired, and its refresh tokens are in use.
   await sessions.deleteOne({ id: session.id });
   clock.advance(60 * 24 * HOUR);
   await purge();
-  state.principal = false;
-  await announceEnd({ sub: session.sub }, nothing, { notices, clock, wake: () => undefined });
+  await commit([await endSessions({ id: session.sub })]);
   await run();
   t.equal(attempts.length, 1);
 
   const other = await beginWith('openid', ['lasting']);
-  await service.remember(
-    { id: 'lasting', backchannelLogoutUri: 'https://lasting.test/' },
-    other,
-    'openid offline_access',
-  );
+  await remember('lasting', other, 'openid offline_access');
   clock.advance(60 * 24 * HOUR);
   await purge();
   t.equal(await notices.count(), 1, 'asked for later');
@@ -413,34 +402,6 @@ t.test('concurrent ends and processes tell each application once', async (t) => 
   t.equal(await notices.count(), 0);
 });
 
-t.test('an end that was announced and did not happen tells nobody', async (t) => {
-  const { begin, end, run, notices, clock, attempts } = await laboratory(t);
-  const session = await begin('app');
-  // The process ended before it deleted the session.
-  await announceEnd({ session: session.id }, nothing, { notices, clock, wake: () => undefined });
-  for (let seconds = 0; seconds < 90; seconds += 5) {
-    await run();
-    clock.advance(5 * SECOND);
-  }
-  t.same(attempts, []);
-  t.match(await notices.findOne({ session: session.id }), { dueAt: undefined });
-  await end(session);
-  await run();
-  t.equal(attempts.length, 1, 'the real end is told');
-});
-
-t.test('an end is told although an earlier announcement is being withdrawn', async (t) => {
-  const { begin, end, run, notices, state, clock, attempts } = await laboratory(t);
-  const session = await begin('app');
-  // The process ended before it deleted the session.
-  await announceEnd({ session: session.id }, nothing, { notices, clock, wake: () => undefined });
-  clock.advance(MINUTE + SECOND);
-  state.afterLook = () => end(session);
-  await run();
-  await run();
-  t.equal(attempts.length, 1);
-});
-
 t.test('an attempt cut off by the end of its process is repeated a minute later', async (t) => {
   const { begin, end, run, make, notices, clock, attempts } = await laboratory(t);
   const session = await begin('app');
@@ -457,25 +418,39 @@ t.test('an attempt cut off by the end of its process is repeated a minute later'
   t.equal(attempts.length, 1);
 });
 
-t.test('a principal that is disabled on the host ends its sessions for the applications', async (t) => {
-  const { begin, run, notices, state, clock, attempts } = await laboratory(t);
-  const session = await begin('app');
-  await announceEnd({ sub: session.sub }, nothing, { notices, clock, wake: () => undefined });
-  state.epoch = 1;
+t.test(
+  'the end of all sessions of a principal concerns those before it, however late it is told',
+  async (t) => {
+    const { begin, remember, run, commit, endSessions, notices, attempts } = await laboratory(t);
+    const session = await begin('app');
+    await commit([await endSessions({ id: session.sub })]);
+    // The person has signed in again before the job runs.
+    await remember('app', { ...session, id: 'sid_later', epoch: 1 });
+    await run();
+    t.equal(attempts.length, 1);
+    await commit([await endSessions({ id: session.sub, epoch: 1 })]);
+    await run();
+    t.equal(attempts.length, 2);
+    t.equal(await notices.count(), 0);
+  },
+);
+
+t.test('the application of a session is notified at the end of the session that continues it', async (t) => {
+  const { begin, end, run, commit, sessions, continueSession, notices, attempts } = await laboratory(t);
+  const [session, next] = [await begin('app'), await begin()];
+  await commit([sessions.deleting({ id: session.id }), continueSession(session.id, next.id)]);
+  await run();
+  t.same(attempts, []);
+  await end(next);
   await run();
   t.equal(attempts.length, 1);
-});
 
-t.test('an application that is remembered while its session ends is notified', async (t) => {
-  const { begin, end, service, run, attempts } = await laboratory(t);
-  const session = await begin();
-  await end(session);
-  await service.remember({ id: 'late', backchannelLogoutUri: 'https://late.test/' }, session, 'openid');
+  const [first, second] = [await begin('app'), await begin()];
+  await commit([sessions.deleting({ id: first.id }), continueSession(first.id, second.id)]);
+  await end(second);
   await run();
-  t.same(
-    attempts.map(({ uri }) => uri),
-    ['https://late.test/'],
-  );
+  t.equal(attempts.length, 2, 'also if that ends before the job runs');
+  t.equal(await notices.count(), 0);
 });
 
 t.test('notices of sessions that have expired are removed', async (t) => {
@@ -490,23 +465,27 @@ t.test('notices of sessions that have expired are removed', async (t) => {
   t.equal(await notices.count(), 0);
 });
 
-t.test('a run without anything to tell reads two ranges of an index', async (t) => {
+t.test('a run without anything to tell reads an empty collection and two ranges of an index', async (t) => {
   const store = await openStore(`sqlite:${temporaryFolder(t)}/idp.db`);
   t.teardown(() => store.close());
   const calls: unknown[] = [];
-  const notices = new Proxy(logoutNoticeCollection(store), {
-    get:
-      (target, name) =>
-      (...given: [{ where?: object }]) => {
-        calls.push([name, given[0].where]);
-        return Reflect.get(target, name)(...given);
-      },
-  });
+  const observed = <T extends object>(documents: T) =>
+    new Proxy(documents, {
+      get:
+        (target, name) =>
+        (...given: [{ where?: object }]) => {
+          calls.push([name, given[0].where]);
+          return (Reflect.get(target, name) as (...args: unknown[]) => unknown)(...given);
+        },
+    });
+  const notices = observed(logoutNoticeCollection(store));
+  const endedSessions = observed(endedSessionsCollection(store));
   await store.ready();
   const clock = fakeClock();
-  const { jobs } = createBackchannelLogout({ notices, clock } as never);
+  const { jobs } = createBackchannelLogout({ notices, endedSessions, clock } as never);
   await jobs.send.run({ term: 1, signal: new AbortController().signal });
   t.match(calls, [
+    ['page', undefined],
     ['page', { dueAt: { lte: clock.now() } }],
     ['page', { dueAt: { gt: Number } }],
   ]);

@@ -88,7 +88,10 @@ t.test('an address of a person who was not invited is not verified', async (t) =
   t.same(await emailClaims(idp, self), { email: self.handle, verified: false }, 'disabled and enabled again');
   // The state after a reset on the host.
   const people = principalCollection(await idpStore(t, idp));
-  await people.updateOne({ id: self.sub }, { set: { usedLinkHash: 'x' } });
+  await people.updateOne(
+    { id: self.sub },
+    { set: { usedLink: { hash: 'x', purpose: 'reset', expiresAt: 1 } } },
+  );
   t.same(
     await emailClaims(idp, self),
     { email: self.handle, verified: false },

@@ -5,13 +5,12 @@ import { createDelegations } from '../../../src/idp/oidc/delegations/service.js'
 import { delegationCollection } from '../../../src/idp/oidc/delegations/store.js';
 import { newRefreshToken } from '../../../src/idp/oidc/grant-tokens.js';
 import type { Resource } from '../../../src/idp/oidc/resources.js';
-import { createRevocations, revocationCollection } from '../../../src/idp/oidc/revocations/service.js';
 import { grantCollection, sessionCollection } from '../../../src/idp/oidc/store.js';
 import type { TokenResponse } from '../../../src/idp/oidc/tokens/issuance.js';
 import { createTokenService } from '../../../src/idp/oidc/tokens/service.js';
 import { fakeClock } from '../../kit/clock.js';
 import { TYPES } from '../../kit/delegations.js';
-import { SILENT_AUDIT as audit } from '../../kit/effects.js';
+import { grantedIn } from '../../kit/granted.js';
 import { SEED } from '../../kit/idp.js';
 import { countedRandom } from '../../kit/random.js';
 import { FILES, FILES_INPUT, NO_RESOURCES } from '../../kit/resources.js';
@@ -45,17 +44,13 @@ export function processOn(store: Store, seed: string) {
         ? { id, kind: 'agent', handle: id, updatedAt: 0, keys: [{ jwk: {} }] }
         : { id, kind: 'human', handle: id, updatedAt: 0 },
   } as never;
-  const revocations = createRevocations({
-    ...{ revocationDocuments: revocationCollection(store), resources, clock },
-    findPrincipal: async () => null,
-  });
-  const delegations = createDelegations({
-    ...{ delegationDocuments: delegationCollection(store), directory, revocations, audit, clock, random },
-  });
+  const granted = grantedIn(store, { clock, random }, { hasResources: true });
+  const delegations = createDelegations({ ...granted, directory });
   const unknownWrites = unknownWritesOn(clock);
   const tokens = createTokenService({
-    ...{ grants: grantCollection(store), sessionDocuments: sessionCollection(store), resources, revocations },
-    ...{ directory, audit, clock, random, unknownWrites },
+    ...granted,
+    ...{ grants: grantCollection(store), sessionDocuments: sessionCollection(store), resources },
+    ...{ directory, unknownWrites },
     consents: { find: async () => ({ scopes: [], resources: [], revocations: 0, isConnected: false }) },
     delegations: async () => delegations,
     assertions: { subjectOf: () => AGENT, verify: async () => null },

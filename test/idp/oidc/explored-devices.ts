@@ -1,15 +1,13 @@
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import type { Store } from '../../../src/core/storage/collection.js';
-import { createConsentService } from '../../../src/idp/oidc/consents.js';
 import { hashUserCode } from '../../../src/idp/oidc/device/codes.js';
 import { createDeviceFlow } from '../../../src/idp/oidc/device/service.js';
 import { deviceRequestCollection } from '../../../src/idp/oidc/device/store.js';
 import type { Directory } from '../../../src/idp/oidc/directory.js';
-import { createRevocations, revocationCollection } from '../../../src/idp/oidc/revocations/service.js';
-import { consentCollection, grantCollection, sessionCollection } from '../../../src/idp/oidc/store.js';
+import { grantCollection, sessionCollection } from '../../../src/idp/oidc/store.js';
 import { createTokenService } from '../../../src/idp/oidc/tokens/service.js';
 import { fakeClock } from '../../kit/clock.js';
-import { SILENT_AUDIT } from '../../kit/effects.js';
+import { grantedIn } from '../../kit/granted.js';
 import { SEED } from '../../kit/idp.js';
 import { countedRandom } from '../../kit/random.js';
 import { NO_DELEGATIONS, NO_RESOURCES } from '../../kit/resources.js';
@@ -29,27 +27,21 @@ export const CLIENT = {
 export function flowOn(store: Store, seed: string) {
   const clock = fakeClock();
   const deps = {
+    ...grantedIn(store, { clock, random: countedRandom(seed) }),
     grants: grantCollection(store),
     sessionDocuments: sessionCollection(store),
     resources: NO_RESOURCES,
-    consents: createConsentService(consentCollection(store), clock),
     directory: {
       findClient: async () => CLIENT,
       findPrincipal: async (id: string) => ({ id, kind: 'human', handle: id }),
     } as unknown as Directory,
     seeds: [SEED] as const,
     reuseWindowMs: 30_000,
-    audit: SILENT_AUDIT,
-    ...{ clock, random: countedRandom(seed) },
   };
   const tokens = createTokenService({
     ...deps,
     ...NO_DELEGATIONS,
     seeds: [SEED],
-    revocations: createRevocations({
-      ...{ revocationDocuments: revocationCollection(store), resources: NO_RESOURCES, clock },
-      findPrincipal: deps.directory.findPrincipal,
-    }),
     unknownWrites: unknownWritesOn(clock),
     ...{ keys: {} as never, claimsOf: () => ({}), issuer: () => 'http://idp.example.test' },
   });
@@ -58,8 +50,8 @@ export function flowOn(store: Store, seed: string) {
     seeds: [SEED],
     requests: deviceRequestCollection(store),
     tokens,
-    sessions: { extend: async () => undefined },
-    backchannel: { remember: async () => undefined },
+    sessions: { extending: ({ id }) => deps.sessionDocuments.changing({ id }, { set: { expiresAt: 1 } }) },
+    backchannel: { notice: async () => undefined },
     throttle: { count: async () => undefined, countKey: async () => undefined },
   });
   return { flow, tokens, clock };
@@ -78,6 +70,10 @@ export const setup = async (store: Store): Promise<void> => {
     expiresAt: clock.now() + 600_000,
     ...{ interval: 5, state: 'pending' },
   });
+  for (const sub of ['u_ada', 'u_eve'])
+    await sessionCollection(store).insert({
+      ...{ id: `sid_${sub}`, tokenHash: 'x', sub, authTime: 1, createdAt: 1, expiresAt: 2 },
+    });
 };
 
 /** The form of one person, which is submitted although others have decided. */

@@ -1,15 +1,14 @@
 import t from 'tap';
 import { MINUTE } from '../../../src/core/kernel/clock.js';
 import type { Store } from '../../../src/core/storage/collection.js';
-import { createConsentService } from '../../../src/idp/oidc/consents.js';
 import type { Client, Principal } from '../../../src/idp/oidc/directory.js';
 import { redeemAssertion } from '../../../src/idp/oidc/identity-assertions/redeem.js';
 import type { Resource } from '../../../src/idp/oidc/resources.js';
-import { consentCollection, grantCollection, usedAssertionCollection } from '../../../src/idp/oidc/store.js';
+import { grantCollection, usedAssertionCollection } from '../../../src/idp/oidc/store.js';
 import type { TokenResponse } from '../../../src/idp/oidc/tokens/issuance.js';
 import { fakeClock } from '../../kit/clock.js';
-import { SILENT_AUDIT } from '../../kit/effects.js';
 import { explore, type Scenario } from '../../kit/explore.js';
+import { grantedIn } from '../../kit/granted.js';
 import { countedRandom } from '../../kit/random.js';
 import { FILES, FILES_INPUT, NO_RESOURCES } from '../../kit/resources.js';
 import { holds, insist } from '../../saas/auth/explored-service.js';
@@ -42,7 +41,8 @@ function processOn(store: Store, seed: string) {
       { assertion: 'x', resources: [], scope: undefined, prove: undefined },
       '192.0.2.1',
       {
-        ...{ clock, random, grants: grantCollection(store), usedAssertions: usedAssertionCollection(store) },
+        ...grantedIn(store, { clock, random }),
+        ...{ grants: grantCollection(store), usedAssertions: usedAssertionCollection(store) },
         trust: { findSubject: async () => PERSON.id },
         verify: async () => ({
           issuer: {
@@ -54,8 +54,6 @@ function processOn(store: Store, seed: string) {
         }),
         directory: { findPrincipal: async () => PERSON },
         resources: { ...NO_RESOURCES, find: async () => resource },
-        consents: createConsentService(consentCollection(store), clock, (_access, _next, change) => change()),
-        audit: SILENT_AUDIT,
         keys: { sign: async ({ jti }: { jti: string }) => jti } as never,
         claimsOf: () => ({}),
         issuer: () => 'https://id.example.test',

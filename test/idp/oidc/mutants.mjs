@@ -3,7 +3,7 @@
 export default [
   {
     name: 'a decision on a device replaces another one', file: 'idp/oidc/device/service.ts', in: 'decide',
-    replace: "changeOne({ id, state: 'pending', expiresAt }", by: 'changeOne({ id, expiresAt }',
+    replace: "changing({ id, state: 'pending', expiresAt }", by: 'changing({ id, expiresAt }',
     tests: [['idp/oidc/device-races', 'approvals and a denial']],
   },
   {
@@ -99,7 +99,7 @@ export default [
   },
   {
     name: 'a removed key ends no tokens', file: 'idp/provisioning/agent-keys.ts', in: 'store',
-    replace: '...(isRemoval && { epoch: 1 })', by: '',
+    replace: '...(ending && { epoch: 1 })', by: '',
     tests: [['idp/oidc/agent-keys', 'removing a key ends the tokens of the agent; a disabled agent gets none']],
   },
   {
@@ -108,8 +108,8 @@ export default [
     tests: [['idp/oidc/par', 'a pushed request is used once, by its client, within 90 seconds']],
   },
   {
-    name: 'a pushed request gets several codes', file: 'idp/oidc/authorize/pushed.ts', in: 'use',
-    replace: ', usedAt: null }', by: ' }',
+    name: 'a pushed request gets several codes', file: 'idp/oidc/authorize/pushed.ts', in: 'using',
+    replace: ', ...(!isForm && { usedAt: null })', by: '',
     tests: [['idp/oidc/par', 'a pushed request is used once, by its client, within 90 seconds']],
   },
   {
@@ -133,8 +133,8 @@ export default [
     tests: [['idp/oidc/identity-assertions', 'what is wrong with an assertion is refused, and it remains']],
   },
   {
-    name: 'an assertion works twice', file: 'idp/oidc/identity-assertions/redeem.ts', in: 'isFirstUse',
-    replace: 'nullIfTaken)) !== null', by: 'nullIfTaken)) !== 0',
+    name: 'an assertion works twice', file: 'idp/oidc/identity-assertions/redeem.ts', in: 'redeemAssertion',
+    replace: 'usedAssertions.inserting(', by: 'usedAssertions.ensuring(',
     tests: [['idp/oidc/identity-assertions', 'an assertion works once']],
   },
   {

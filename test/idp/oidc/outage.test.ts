@@ -4,12 +4,11 @@ import { createUnknownWrites, type UnknownWritesRegistry } from '../../../src/co
 import { type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { newRefreshToken } from '../../../src/idp/oidc/grant-tokens.js';
-import { createRevocations, revocationCollection } from '../../../src/idp/oidc/revocations/service.js';
 import { grantCollection, sessionCollection } from '../../../src/idp/oidc/store.js';
 import { createTokenService } from '../../../src/idp/oidc/tokens/service.js';
 import { fakeClock } from '../../kit/clock.js';
-import { SILENT_AUDIT } from '../../kit/effects.js';
 import { explore } from '../../kit/explore.js';
+import { grantedIn } from '../../kit/granted.js';
 import { SEED } from '../../kit/idp.js';
 import { countedRandom } from '../../kit/random.js';
 import { NO_DELEGATIONS, NO_RESOURCES } from '../../kit/resources.js';
@@ -29,16 +28,11 @@ function familyInOutage() {
     registries.push(unknownWrites);
     const principal = { id: 'u_1', kind: 'agent', handle: 'a' };
     const tokens = createTokenService({
+      ...grantedIn(store, { clock, random: countedRandom() }),
       ...NO_DELEGATIONS,
       grants: grantCollection(store),
       sessionDocuments: sessionCollection(store),
       resources: NO_RESOURCES,
-      revocations: createRevocations({
-        revocationDocuments: revocationCollection(store),
-        resources: NO_RESOURCES,
-        findPrincipal: async () => null,
-        clock,
-      }),
       unknownWrites,
       directory: { findPrincipal: async () => principal, findClient: async () => null } as never,
       consents: { find: async () => ({ scopes: [], resources: [], revocations: 0, isConnected: false }) },
@@ -47,9 +41,6 @@ function familyInOutage() {
       issuer: () => 'http://idp.example.test',
       seeds: [SEED],
       reuseWindowMs: 30_000,
-      audit: SILENT_AUDIT,
-      clock,
-      random: countedRandom(),
     });
     const client = { id: 'cid_1', principalKinds: ['agent'] } as never;
     return {

@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap';
 import { systemClock } from '../../../src/core/kernel/clock.js';
 import { systemRandom } from '../../../src/core/kernel/secrets.js';
+import { createCommit } from '../../../src/core/ops/commit.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { grantCollection } from '../../../src/idp/oidc/store.js';
 import { clientCollection } from '../../../src/idp/provisioning/store.js';
@@ -9,6 +10,7 @@ import { createRegistrationTokens } from '../../../src/idp/registration/tokens.j
 import { onMongod } from '../../core/storage/mongod.js';
 import { type Answer, basic, PASSWORD, parseJson } from '../../kit/app.js';
 import { asserted, assertion, clientKey } from '../../kit/client-keys.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import {
   ADMIN_TOKEN,
   authorizePath,
@@ -175,7 +177,7 @@ async function races(
 
   await t.test('of one token for registrations, as many count as it allows', async (t) => {
     const tokens = createRegistrationTokens(registrationTokenCollection(store), {
-      ...{ audit: { record: async () => undefined }, clock: systemClock, random: systemRandom },
+      ...{ commit: createCommit(store), audit: SILENT_AUDIT, clock: systemClock, random: systemRandom },
     });
     const { token } = await tokens.create({ uses: 7, days: 7 }, { ip: 'cli' });
     const before = await clientCollection(store).count();

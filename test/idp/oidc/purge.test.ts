@@ -3,7 +3,7 @@ import { type Clock, systemClock } from '../../../src/core/kernel/clock.js';
 import { purgeExpired } from '../../../src/core/ops/purge.js';
 import type { Store } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
-import { covers, createConsentService } from '../../../src/idp/oidc/consents.js';
+import { covers } from '../../../src/idp/oidc/consents.js';
 import { createPurges } from '../../../src/idp/oidc/purge.js';
 import {
   consentCollection,
@@ -14,7 +14,9 @@ import {
 } from '../../../src/idp/oidc/store.js';
 import { fakeClock } from '../../kit/clock.js';
 import { explore } from '../../kit/explore.js';
+import { grantedIn } from '../../kit/granted.js';
 import { type Credentials, type IdpApp, idpApp, idpStore, type RegisteredClient } from '../../kit/idp.js';
+import { countedRandom } from '../../kit/random.js';
 import { waitUntil } from '../../kit/wait.js';
 
 const SECOND = 1000;
@@ -237,7 +239,7 @@ t.test('consents are removed with their application or person, and no others', a
   t.teardown(() => store.close());
   const clock = fakeClock();
   const { consentDocuments: consents, gone, purge } = purgerOn(store, clock);
-  const service = createConsentService(consents, clock);
+  const { consents: service } = grantedIn(store, { clock, random: countedRandom() });
   const people = Array.from({ length: 150 }, (_, person) => `u_${person}`);
   for (const client of ['cid_old', 'cid_new', 'cid_other']) {
     await Promise.all(people.map((sub) => service.remember(sub, client, 'openid')));
@@ -261,7 +263,7 @@ t.test('the purge removes consents of deleted principals and keeps those of disa
   const idp = await idpApp(t);
   const store = await idpStore(t, idp);
   const { consentDocuments: consents } = collectionsOf(store);
-  const service = createConsentService(consents, idp.clock);
+  const { consents: service } = grantedIn(store, idp);
   const client = await idp.createClient();
   const [away, lockedOut, deleted] = [await idp.makeHuman(), await idp.makeHuman(), await idp.mintAgent()];
   await idp.admin('POST', `/v1/principals/${lockedOut.sub}/disable`);

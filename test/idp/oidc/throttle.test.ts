@@ -1,10 +1,11 @@
 import t, { type Test } from 'tap';
-import { createUnknownWrites } from '../../../src/core/ops/unknown-writes.js';
+import { createCommit } from '../../../src/core/ops/commit.js';
 import { createPasswordPolicy } from '../../../src/core/passwords/common.js';
 import { createPasswords } from '../../../src/core/passwords/hasher.js';
 import { createLinks } from '../../../src/idp/provisioning/links.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import { type Answer, basic, CHEAP, PASSWORD } from '../../kit/app.js';
+import { NO_EFFECT, SILENT_AUDIT } from '../../kit/effects.js';
 import {
   ADMIN_TOKEN,
   authorizePath,
@@ -43,18 +44,19 @@ const statuses = (answers: Answer[]) => answers.map(({ status }) => status);
 
 /** The link that `idp principal reset` prints. */
 async function resetLink(t: Test, idp: IdpApp, sub: string): Promise<string> {
-  const people = principalCollection(await idpStore(t, idp));
+  const store = await idpStore(t, idp);
+  const people = principalCollection(store);
   const nothing = async () => undefined;
   const links = createLinks(people, {
-    endSessions: (_, change) => change(),
+    endSessions: async () => NO_EFFECT,
     firstOperator: { look: async () => null, create: async () => null },
-    audit: { record: nothing },
+    commit: createCommit(store),
+    audit: SILENT_AUDIT,
     clock: idp.clock,
     random: idp.random,
     passwords: createPasswords(idp.random, CHEAP),
     passwordPolicy: createPasswordPolicy(false, () => undefined),
-    throttle: { count: nothing, countKey: nothing, trustOnly: nothing },
-    unknownWrites: createUnknownWrites({ clock: idp.clock, log: { error: () => undefined } }),
+    throttle: { count: nothing, tryCountKey: async () => true, trustOnly: nothing },
     issuer: () => ISSUER,
   });
   const person = await people.findOne({ id: sub });

@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import { createCommit } from '../../../src/core/ops/commit.js';
 import { ASSERTION_TOKEN, JWT_BEARER } from '../../../src/idp/oidc/identity-assertions/trust.js';
 import { createKeys } from '../../../src/idp/oidc/keys.js';
 import { TOKEN_EXCHANGE } from '../../../src/idp/oidc/tokens/request.js';
@@ -9,6 +10,7 @@ import { basic, PASSWORD, saasApp } from '../../kit/app.js';
 import { asserted, assertion, clientKey } from '../../kit/client-keys.js';
 import { actorProof, type KeyedAgent, TYPES } from '../../kit/delegations.js';
 import { begin, decide, deviceClient, poll } from '../../kit/device.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import {
   foreignAssertion,
   foreignIssuer,
@@ -115,9 +117,9 @@ async function world(t: Test): Promise<World> {
   const keyed = await idp.createClient({ jwks: { keys: [signer.jwk] } });
   const assertApplication = () =>
     assertion(signer, { clientId: keyed.id, issuer: ISSUER, now: idp.clock.now() });
-  const audit = { record: async () => undefined };
-  const registration = await createRegistrationTokens(registrationTokenCollection(await idpStore(t, idp)), {
-    ...{ audit, clock: idp.clock, random: idp.random },
+  const store = await idpStore(t, idp);
+  const registration = await createRegistrationTokens(registrationTokenCollection(store), {
+    ...{ commit: createCommit(store), audit: SILENT_AUDIT, clock: idp.clock, random: idp.random },
   }).create({ uses: 3, days: 7 }, { ip: 'cli' });
   const { body: invited } = await idp.admin('POST', '/v1/invites', { handle: 'new@example.test' });
   const { sub, sid } = claimsOf(opaque.id_token);

@@ -1,10 +1,12 @@
 import t from 'tap';
 import { systemRandom } from '../../../src/core/kernel/secrets.js';
-import { createUnknownWrites } from '../../../src/core/ops/unknown-writes.js';
+import { createCommit } from '../../../src/core/ops/commit.js';
+import type { Store } from '../../../src/core/storage/collection.js';
 import type { FirstOperator } from '../../../src/idp/provisioning/first-operator.js';
 import { createLinks } from '../../../src/idp/provisioning/links.js';
 import { type PrincipalCollection, principalCollection } from '../../../src/idp/provisioning/store.js';
 import { PASSWORD } from '../../kit/app.js';
+import { NO_EFFECT, SILENT_AUDIT } from '../../kit/effects.js';
 import { type IdpApp, ISSUER, idpApp, idpStore } from '../../kit/idp.js';
 
 /** An invitation creates one account with one password, despite races. */
@@ -38,30 +40,32 @@ t.test('of 50 concurrent acceptances one succeeds', async (t) => {
 
 /** The links of another process; passwords are not hashed. */
 const linksOn = (
+  store: Store,
   principals: PrincipalCollection,
   { clock }: IdpApp,
   { hash = async () => 'a hash', firstOperator = NO_FIRST_OPERATOR } = {},
 ) =>
   createLinks(principals, {
-    endSessions: (_, change) => change(),
+    endSessions: async () => NO_EFFECT,
     firstOperator,
-    audit: { record: async () => undefined },
+    commit: createCommit(store),
+    audit: SILENT_AUDIT,
     clock,
     random: systemRandom,
     passwords: { problem: () => null, hash, verify: async () => ({ ok: false, outdated: false }) },
     passwordPolicy: { validate: async () => undefined },
     throttle: {
       count: async () => undefined,
-      countKey: async () => undefined,
+      tryCountKey: async () => true,
       trustOnly: async () => undefined,
     },
-    unknownWrites: createUnknownWrites({ clock, log: { error: () => undefined } }),
     issuer: () => ISSUER,
   });
 
 t.test('a link without an account reads as much from the store as one with an account', async (t) => {
   const idp = await idpApp(t);
-  const principals = principalCollection(await idpStore(t, idp));
+  const store = await idpStore(t, idp);
+  const principals = principalCollection(store);
   let documents = 0;
   let setups = 0;
   const counting: PrincipalCollection = {
@@ -81,7 +85,7 @@ t.test('a link without an account reads as much from the store as one with an ac
     setups++;
     return null;
   };
-  const links = linksOn(counting, idp, { firstOperator: { ...NO_FIRST_OPERATOR, look } });
+  const links = linksOn(store, counting, idp, { firstOperator: { ...NO_FIRST_OPERATOR, look } });
   await idp.admin('POST', '/v1/invites', { handle: 'first@example.test' });
   const { body } = await idp.admin('POST', '/v1/invites', { handle: HANDLE });
   const token = body.invite_url.split('/').at(-1);
@@ -89,7 +93,7 @@ t.test('a link without an account reads as much from the store as one with an ac
   const readsOf = async (invalid: string) => {
     documents = 0;
     setups = 0;
-    await t.rejects(links.look(invalid), { code: 'link_unknown' });
+    await t.rejects(links.look(invalid, false), { code: 'link_unknown' });
     return { documents, setups };
   };
   const once = { documents: 1, setups: 1 };
@@ -100,24 +104,27 @@ t.test('a link without an account reads as much from the store as one with an ac
 
 t.test('the expired link of the first operator is of no account that exists', async (t) => {
   const idp = await idpApp(t);
-  const principals = principalCollection(await idpStore(t, idp));
+  const store = await idpStore(t, idp);
   const look = async () => ({ expiresAt: 1, hasExpired: true });
-  const links = linksOn(principals, idp, { firstOperator: { ...NO_FIRST_OPERATOR, look } });
+  const links = linksOn(store, principalCollection(store), idp, {
+    firstOperator: { ...NO_FIRST_OPERATOR, look },
+  });
   const { body } = await idp.admin('POST', '/v1/invites', { handle: HANDLE });
   const [id, secret] = [body.invite_url.split('/').at(-1).slice(0, -43), 'x'.repeat(43)];
-  await t.rejects(links.look(id + secret), { code: 'link_unknown' });
-  await t.rejects(links.look('f'.repeat(32) + secret), { code: 'link_spent' });
+  await t.rejects(links.look(id + secret, false), { code: 'link_unknown' });
+  await t.rejects(links.look('f'.repeat(32) + secret, false), { code: 'link_spent' });
 });
 
 t.test('a change while the password is hashed decides the acceptance', async (t) => {
   const idp = await idpApp(t);
-  const principals = principalCollection(await idpStore(t, idp));
+  const store = await idpStore(t, idp);
+  const principals = principalCollection(store);
   let concurrentChange = async (): Promise<unknown> => undefined;
   const hash = async () => {
     await concurrentChange();
     return 'a hash';
   };
-  const links = linksOn(principals, idp, { hash });
+  const links = linksOn(store, principals, idp, { hash });
   const invite = (handle: string) => idp.admin('POST', '/v1/invites', { handle, days: 1 });
   const happenings: Record<string, (sub: string) => Promise<unknown>> = {
     expired: async () => idp.clock.advance(86_400_000),
@@ -140,7 +147,8 @@ t.test('a change while the password is hashed decides the acceptance', async (t)
 
 t.test('an acceptance during a new invitation keeps the account', async (t) => {
   const idp = await idpApp(t);
-  const principals = principalCollection(await idpStore(t, idp));
+  const store = await idpStore(t, idp);
+  const principals = principalCollection(store);
   const client = await idp.createClient();
   const { body } = await idp.admin('POST', '/v1/invites', { handle: HANDLE });
   const path = new URL(body.invite_url).pathname;
@@ -155,7 +163,7 @@ t.test('an acceptance during a new invitation keeps the account', async (t) => {
           }
         : target[name].bind(target),
   });
-  const links = linksOn(slow, idp);
+  const links = linksOn(store, slow, idp);
   const from = { ip: '192.0.2.1', isDisconnected: () => false };
   await t.rejects(links.invite({ handle: HANDLE }, from), { code: 'handle_taken' });
   t.equal((await principals.findOne({ handle: HANDLE }))?.linkHash, undefined, 'and no link leads to it');

@@ -185,7 +185,7 @@ t.test('viewing an invitation does not use it up, and reveals nothing without th
     const pages = [
       await idp.request('GET', link),
       await idp.request('GET', link, { headers: { accept: 'text/html' } }),
-      await submit(idp, link, { password: PASSWORD }),
+      await submit(idp, link, { password: `${PASSWORD}!` }),
       await submit(idp, link, { password: 'x', password_confirm: 'y' }),
     ];
     for (const page of pages) {
@@ -194,9 +194,28 @@ t.test('viewing an invitation does not use it up, and reveals nothing without th
       t.notMatch(page.text, /@example\.test/);
     }
     const error = status === 404 ? 'link_unknown' : 'link_spent';
-    t.match(await accept(idp, link), { status, body: { error } }, name);
+    t.match(await accept(idp, link, `${PASSWORD}!`), { status, body: { error } }, name);
   }
   t.equal(texts.size, 1, 'all pages are the same to the byte');
+});
+
+t.test('the request that has used a link can be repeated until the link expires', async (t) => {
+  const idp = await idpApp(t);
+  const path = await invited(idp, { days: 1 });
+  const principals = principalCollection(await idpStore(t, idp));
+  t.equal((await accept(idp, path)).status, 201);
+  const stored = await principals.findOne({ handle: HANDLE });
+  const form = { password: PASSWORD, password_confirm: PASSWORD };
+  t.match(await accept(idp, path), { status: 201, body: { handle: HANDLE } });
+  t.match(await submit(idp, path, form), { status: 303, headers: { location: '/invite/done' } });
+  t.same(await principals.findOne({ handle: HANDLE }), stored, 'it changes nothing');
+  const from = '192.0.2.1';
+  for (let count = 0; count < 10; count++)
+    t.equal((await accept(idp, path, `guess ${count}`, { from })).status, 410);
+  const { status } = await accept(idp, path, PASSWORD, { from });
+  t.equal(status, 410, 'passwords cannot be guessed with it');
+  idp.clock.advance(DAY);
+  t.equal((await accept(idp, path)).status, 410);
 });
 
 t.test('a link expires on time, before or after the purge', async (t) => {
@@ -298,15 +317,13 @@ t.test('other secrets do not open an invitation', async (t) => {
 
 t.test('a flood of invalid links never reaches argon2', async (t) => {
   const idp = await idpApp(t);
-  const used = await invited(idp);
-  await accept(idp, used);
+  const path = await invited(idp);
   const { calls } = idp.random;
   const paths = [
-    used,
     `/invite/${'0'.repeat(32)}${'x'.repeat(43)}`,
-    `${used.slice(0, -43)}${'x'.repeat(43)}`,
-  ];
-  await Promise.all(Array.from({ length: 200 }, (_, index) => accept(idp, paths[index % 3] as string)));
+    `${path.slice(0, -43)}${'x'.repeat(43)}`,
+  ] as const;
+  await Promise.all(Array.from({ length: 200 }, (_, index) => accept(idp, paths[index % 2 ? 0 : 1])));
   // Each hash draws a salt.
   t.equal(idp.random.calls, calls);
 });

@@ -13,6 +13,7 @@ import { createEmailService } from '../../../src/shared/email/service.js';
 import { mailCollection } from '../../../src/shared/email/store.js';
 import { loadTemplates } from '../../../src/shared/email/templates.js';
 import { CHEAP } from '../../kit/app.js';
+import { NO_EFFECT } from '../../kit/effects.js';
 import { killedAt } from '../../kit/killed-at.js';
 
 const [uri, step, moment, work] = process.argv.slice(2) as [string, string, string, string];
@@ -53,8 +54,8 @@ const { links, principals } = createProvisioningModule(context, {
     isSignupOpen: true,
     idTokenAlgorithms: ['EdDSA'],
   },
-  endSessions: (_, change) => change(),
-  endClient: (_, change) => change(),
+  endSessions: async () => NO_EFFECT,
+  endClient: async () => NO_EFFECT,
   mails: createPersonMails({ outbox, messages, clock }),
 });
 await store.ready();

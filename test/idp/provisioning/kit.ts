@@ -44,8 +44,9 @@ export async function mailedIdp(
 /** The domain in another process on the same store, and the paths of the links that it mails. */
 export async function otherProcess(t: Test, idp: IdpApp) {
   const paths: string[] = [];
-  const put: Outbox['put'] = async ({ values }) => {
+  const mail: Outbox['mail'] = ({ values }) => {
     if (typeof values['link'] === 'string') paths.push(new URL(values['link']).pathname);
+    return NO_EFFECT;
   };
   const context = createModuleContext(await idpStore(t, idp), {
     ...{ clock: idp.clock, random: countedRandom('another process'), createAudit, hashing: CHEAP },
@@ -54,11 +55,11 @@ export async function otherProcess(t: Test, idp: IdpApp) {
   });
   const module = createProvisioningModule(context, {
     ...{ issuer: () => ISSUER, uriRules: { allowHttp: false, nativeSchemes: [] }, isSignupOpen: false },
-    endSessions: (_, change) => change(),
-    endClient: (_, change) => change(),
+    endSessions: async () => NO_EFFECT,
+    endClient: async () => NO_EFFECT,
     idTokenAlgorithms: ['EdDSA'],
     mails: createPersonMails({
-      outbox: { put, mail: () => NO_EFFECT, deleteByUser: async () => undefined },
+      outbox: { put: async () => undefined, mail, deleteByUser: async () => undefined },
       messages: createMessages(),
       clock: idp.clock,
     }),

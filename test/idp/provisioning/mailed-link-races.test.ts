@@ -1,19 +1,22 @@
 import t from 'tap';
 import { createMessages } from '../../../src/core/http/messages.js';
-import { DAY } from '../../../src/core/kernel/clock.js';
+import { type Clock, DAY } from '../../../src/core/kernel/clock.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
-import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js';
+import { type AuditRecord, createAudit } from '../../../src/core/ops/audit.js';
+import { createCommit, effectOf } from '../../../src/core/ops/commit.js';
+import { type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
 import { createDirectory } from '../../../src/idp/provisioning/directory.js';
 import { createLinks } from '../../../src/idp/provisioning/links.js';
-import { createPersonMails, readMailVersion } from '../../../src/idp/provisioning/mails.js';
+import { createPersonMails } from '../../../src/idp/provisioning/mails.js';
 import { createPrincipals } from '../../../src/idp/provisioning/principals.js';
 import { type PrincipalDocument, principalCollection } from '../../../src/idp/provisioning/store.js';
-import { createVerification, createVerificationMails } from '../../../src/idp/provisioning/verification.js';
+import { createVerification } from '../../../src/idp/provisioning/verification.js';
+import { createVerificationLinks } from '../../../src/idp/provisioning/verification-links.js';
 import { fakeClock } from '../../kit/clock.js';
 import { NO_EFFECT } from '../../kit/effects.js';
 import { explore, type Scenario } from '../../kit/explore.js';
 import { countedRandom } from '../../kit/random.js';
-import { codes, holds, insist, ORIGIN, unknownWritesOn } from '../../saas/auth/explored-service.js';
+import { codes, holds, insist, ORIGIN } from '../../saas/auth/explored-service.js';
 
 /** A mailed link takes effect once, whatever happens beside it, and its change is reported if it happened. */
 
@@ -24,12 +27,7 @@ const TOKENS = {
 };
 const VERIFICATION = `${'0'.repeat(32)}${'v'.repeat(43)}`;
 
-interface StoredMail {
-  id: string;
-  versionField: string;
-  minVersion: number;
-}
-const mailsOf = (store: Store) => store.collection<StoredMail>('mails');
+const mailsOf = (store: Store) => store.collection<{ id: string }>('mails');
 
 async function setup(store: Store): Promise<void> {
   const until = fakeClock().now() + DAY;
@@ -39,8 +37,13 @@ async function setup(store: Store): Promise<void> {
     ...{ mailedLinkHash: sha256(TOKENS.mailed), mailedLinkExpiresAt: until },
     ...{ verifyHash: sha256(VERIFICATION), verifyExpiresAt: until, createdAt: 1, updatedAt: 1 },
   });
+  createAudit(store, silent(fakeClock(), 'setup'));
   mailsOf(store);
 }
+
+const silent = (clock: Clock, seed: string) => ({
+  ...{ clock, random: countedRandom(seed), log: { error: () => undefined } },
+});
 
 /** The domain of one process; passwords and counters are stubs. */
 function domainOn(store: Store, seed: string) {
@@ -48,11 +51,8 @@ function domainOn(store: Store, seed: string) {
   const clock = fakeClock();
   const mails = createPersonMails({
     outbox: {
-      mail: () => NO_EFFECT,
-      async put({ key, sendCondition }) {
-        const { versionField = '', minVersion = 0 } = sendCondition ?? {};
-        await mailsOf(store).insert({ id: key, versionField, minVersion }).catch(nullIfTaken);
-      },
+      mail: ({ key }) => effectOf(mailsOf(store).ensuring({ id: key })),
+      put: async () => undefined,
       deleteByUser: async () => undefined,
     },
     messages: createMessages(),
@@ -60,8 +60,8 @@ function domainOn(store: Store, seed: string) {
   });
   const deps = {
     ...{ clock, mails, random: countedRandom(seed), issuer: () => 'https://id.example.test' },
-    audit: { record: async () => undefined },
-    endSessions: <T>(_: string, change: () => Promise<T>) => change(),
+    ...{ commit: createCommit(store), audit: createAudit(store, silent(clock, seed)) },
+    endSessions: async () => NO_EFFECT,
     passwords: {
       problem: () => null,
       ensureCapacity: async () => undefined,
@@ -74,11 +74,10 @@ function domainOn(store: Store, seed: string) {
     passwordPolicy: { validate: async () => undefined },
     throttle: {
       count: async () => undefined,
-      countKey: async () => undefined,
+      tryCountKey: async () => true,
       trustOnly: async () => undefined,
       attempt: (_guess: unknown, evaluate: () => Promise<unknown>) => evaluate(),
     } as never,
-    unknownWrites: unknownWritesOn(clock),
     firstOperator: { look: async () => null, create: async () => null },
   };
   const { authenticate, changePassword } = createPrincipals(principals, deps);
@@ -88,7 +87,7 @@ function domainOn(store: Store, seed: string) {
     verification: createVerification(principals, {
       ...deps,
       authenticate,
-      verifyAddress: createVerificationMails(principals, deps),
+      newVerification: createVerificationLinks(deps),
     }),
     changePassword,
   };
@@ -114,21 +113,23 @@ const verify = (store: Store) =>
 const read = async (store: Store) =>
   (await principalCollection(store).findOne({ id: SUB })) as PrincipalDocument;
 
-/** One of the changes took effect at most, and is reported if it did. */
+const recordsOf = async (store: Store): Promise<string[]> => {
+  const { items } = await store.collection<AuditRecord>('audit').page({ sort: 'id', limit: 10 });
+  return items.map(({ event }) => event);
+};
+
+/** One of the changes took effect at most, and is reported and recorded if it did. */
 const check: Scenario['check'] = async (store, results) => {
-  const { passwordHash = 'none', passwordVersion = 0, state, ...links } = await read(store);
-  insist(passwordVersion <= 1, `${passwordVersion} changes`);
-  insist((passwordVersion === 1) === (passwordHash !== 'hash of old') || state === 'deleted', passwordHash);
-  const { items } = await mailsOf(store).page({ sort: 'id', limit: 10 });
-  const versions = await Promise.all(
-    items.map(async ({ versionField, minVersion }) => {
-      const version = await readMailVersion(principalCollection(store), SUB, versionField);
-      return version !== null && version >= minVersion;
-    }),
-  );
-  const due = versions.filter(Boolean).length;
-  insist(due === (state === 'deleted' ? 0 : passwordVersion), `${due} mails of ${passwordVersion} changes`);
-  const isOver = passwordVersion > 0 || state !== 'active';
+  const { passwordHash, state, ...links } = await read(store);
+  const records = await recordsOf(store);
+  const changes = records.filter((event) => event.startsWith('password.')).length;
+  insist(changes <= 1, `${changes} changes`);
+  insist(state === 'deleted' || (changes === 1) === (passwordHash !== 'hash of old'), `${passwordHash}`);
+  insist(records.includes('principal.disabled') === (state === 'disabled'), records.join());
+  insist(records.includes('human.deleted') === (state === 'deleted'), records.join());
+  const mails = await mailsOf(store).count();
+  insist(mails === changes, `${mails} mails of ${changes} changes`);
+  const isOver = records.length > 0;
   insist(!isOver || (links.linkHash ?? links.mailedLinkHash) === undefined, 'a link is still valid');
   const refused = codes(results).filter((code) => !['done', 'undefined'].includes(code));
   const known = ['link_spent', 'link_unknown', 'wrong', 'wrong_state'];
@@ -152,17 +153,43 @@ for (const [name, actors] of Object.entries<Scenario['actors']>({
 
 t.test('a verification takes effect at most once, and never after another change', async (t) => {
   const isRight: Scenario['check'] = async (store, results) => {
-    const { emailVerifiedAt, verifyHash, passwordVersion = 0 } = await read(store);
-    const [outcome] = codes(results);
-    insist(outcome !== 'done' || emailVerifiedAt !== undefined || results[0] === undefined, 'not verified');
+    const { emailVerifiedAt, verifyHash } = await read(store);
+    insist(results[0]?.status !== 'fulfilled' || emailVerifiedAt !== undefined, 'not verified');
     insist(emailVerifiedAt === undefined || verifyHash === undefined, 'the link is still valid');
-    insist(passwordVersion <= 1, 'changed twice');
+    const records = (await recordsOf(store)).filter((event) => event !== 'principal.disabled');
+    insist(new Set(records).size === records.length, `recorded twice: ${records}`);
   };
   for (const other of [verify, disable, remove, use('mailed', 'one')]) {
     holds(t, await explore({ setup, actors: [verify, other], crash: true, check: isRight }));
   }
   const both: Scenario['check'] = async (_store, results) => {
-    insist(codes(results).filter((code) => code === 'done').length === 1, 'not one success');
+    insist(
+      codes(results).every((code) => code === 'done'),
+      'a repetition is refused',
+    );
   };
   holds(t, await explore({ setup, actors: [verify, verify], check: both }));
 });
+
+t.test(
+  'a use of a link whose response was lost succeeds when it is repeated, and takes effect once',
+  async (t) => {
+    const untilAnswered = (request: (store: Store) => Promise<unknown>) => async (store: Store) => {
+      for (;;) {
+        try {
+          return await request(store);
+        } catch (error) {
+          if (!(error instanceof StoreUnavailable)) throw error;
+        }
+      }
+    };
+    const once: Scenario['check'] = async (store, results) => {
+      insist(codes(results)[0] === 'done', `${codes(results)}`);
+      const records = await recordsOf(store);
+      insist(records.length === 1, records.join());
+    };
+    for (const request of [use('mailed', 'one'), use('printed', 'one'), verify]) {
+      holds(t, await explore({ setup, actors: [untilAnswered(request)], losses: 2, check: once }));
+    }
+  },
+);

@@ -1,8 +1,8 @@
 import t, { type Test } from 'tap';
-import { createOperatorRoles } from '../../../src/idp/provisioning/operators.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import { auditOf, PASSWORD } from '../../kit/app.js';
 import { ADMIN_TOKEN, type IdpApp, idpApp, idpStore } from '../../kit/idp.js';
+import { rolesOf } from '../../kit/operator.js';
 
 /** The role of operators and the links that grant it. */
 
@@ -12,8 +12,7 @@ const HOST = { ip: 'cli', isDisconnected: () => false };
 async function onTheHost(t: Test, idp: IdpApp) {
   const store = await idpStore(t, idp);
   const principals = principalCollection(store);
-  const audit = { record: async () => undefined };
-  const roles = createOperatorRoles(principals, { audit, clock: idp.clock });
+  const roles = await rolesOf(t, idp);
   const isOperator = async (sub: string) =>
     (await principals.findOne({ id: sub }))?.operatorSince !== undefined;
   return { roles, isOperator, principals, store };

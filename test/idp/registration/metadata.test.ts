@@ -143,7 +143,7 @@ t.test('operators see who has signed in to which of them, and block and admit on
   t.equal((await idp.refresh(client, refresh)).status, 401);
   t.same(host.requests, [], 'its host is not asked');
   const listed = revocationCollection(await idpStore(t, idp));
-  t.ok(await listed.findOne({ id: revocationKey('client_id', claimsOf(token).client_id) }));
+  t.ok(await listed.findOne({ key: revocationKey('client_id', claimsOf(token).client_id) }));
   idp.clock.advance(200 * DAY);
   const documents = documentCollection(await idpStore(t, idp));
   await createDocuments(documents, {

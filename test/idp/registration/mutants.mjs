@@ -2,8 +2,8 @@
 // biome-ignore format: the rows of a table
 export default [
   {
-    name: 'a use is counted after it was read', file: 'idp/registration/service.ts', in: 'register',
-    replace: 'if (!(await tokens.use(tokenId)))', by: 'if ((await tokens.use(tokenId)) === undefined)',
+    name: 'a use is counted without a condition', file: 'idp/registration/tokens.ts', in: 'using',
+    replace: '{ id, ...usable() }', by: '{ id }',
     tests: [['idp/oidc/processes', 'four processes share one SQLite file']],
   },
   {

@@ -3,12 +3,14 @@ import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
 import { DAY } from '../../../src/core/kernel/clock.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
+import { createCommit } from '../../../src/core/ops/commit.js';
 import { clientCollection } from '../../../src/idp/provisioning/store.js';
 import { registrationTokenCollection } from '../../../src/idp/registration/store.js';
 import { createRegistrationTokens } from '../../../src/idp/registration/tokens.js';
 import { Agent } from '../../kit/agent.js';
 import { clientKey, documentHost } from '../../kit/client-keys.js';
 import { fakeClock } from '../../kit/clock.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import {
   CALLBACK,
   type Credentials,
@@ -27,9 +29,10 @@ const CLI = { ip: 'cli' };
 async function start(t: Test, options: IdpAppOptions = {}) {
   const idp = await idpApp(t, { clientRegistration: true, ...options });
   const store = await idpStore(t, idp);
-  const audit = { record: async () => undefined };
   const { clock, random } = idp;
-  const tokens = createRegistrationTokens(registrationTokenCollection(store), { audit, clock, random });
+  const tokens = createRegistrationTokens(registrationTokenCollection(store), {
+    ...{ commit: createCommit(store), audit: SILENT_AUDIT, clock, random },
+  });
   const register = (body: unknown, token?: string) =>
     idp.request('POST', '/register', { body, ...(token !== undefined && { token }) });
   return { idp, store, tokens, register };

@@ -173,18 +173,17 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
     // Past the pauses between mails.
     target.clock.advance(MINUTE);
     for (const route of target.routes.flatMap((each) => [each, ...target.busiest])) {
-      const left = unsuccessful();
-      if (left.length === 0) break;
+      progress(done);
       await visit(route);
       // At once, as long as what it needs from the last one is good.
-      for (const name of left) {
-        const steps = [...(target.stepsTo?.[name] ?? [name.replace(/^\w+/, 'GET')]), name];
-        for (let attempt = 0; attempt < 3; attempt++)
-          for (const step of new Set(steps)) {
-            const next = target.routes.find((each) => nameOf(each) === step);
-            if (next) await visit(next);
-          }
+      for (const name of unsuccessful()) {
+        const steps = new Set([...(target.stepsTo?.[name] ?? [name.replace(/^\w+/, 'GET')]), name]);
+        for (const step of steps) {
+          const next = target.routes.find((each) => nameOf(each) === step);
+          if (next) await visit(next);
+        }
       }
+      if (unsuccessful().length === 0) break;
     }
     connection.end();
   };

@@ -17,7 +17,8 @@ import { TYPES } from '../delegations.js';
 import { DEVICE_GRANT } from '../device.js';
 import { FACTOR_KEY } from '../factors.js';
 import { ID_TOKEN, trustIn } from '../identity-assertions.js';
-import { ADMIN_TOKEN, CALLBACK, idpOptions, VERIFIER } from '../idp.js';
+import { ADMIN_TOKEN, CALLBACK, idpOptions, SEED, VERIFIER } from '../idp.js';
+import { storedValues } from '../mail.js';
 import { checkAnswers, idpPaths } from '../openapi.js';
 import { COMMAND_SOURCE } from '../operator.js';
 import { countedRandom } from '../random.js';
@@ -341,8 +342,9 @@ class IdpVisitor implements Visitor {
   /** Collects the links of the latest e-mails. */
   async #readMails(): Promise<void> {
     const { items } = await this.#mails.page({ sort: 'id', desc: true, limit: 4 });
-    for (const { values } of items) {
-      const [, kind, token] = /\/(invite|verify)\/([\w-]+)$/.exec(values?.['link'] ?? '') ?? [];
+    for (const mail of items) {
+      const { link = '' } = storedValues(mail, SEED);
+      const [, kind, token] = /\/(invite|verify)\/([\w-]+)$/.exec(link) ?? [];
       if (token !== undefined) this.#collected.add(kind === 'invite' ? 'link' : 'verify', token);
     }
     // The relay would try to send all of them whenever the clock advances.

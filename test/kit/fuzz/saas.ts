@@ -7,6 +7,7 @@ import { basic, PASSWORD, SECRETS, testOptions } from '../app.js';
 import { SoftwareAuthenticator } from '../authenticator.js';
 import { fakeClock } from '../clock.js';
 import { FACTOR_KEY } from '../factors.js';
+import { storedValues } from '../mail.js';
 import { checkAnswers, saasPaths } from '../openapi.js';
 import { signWebhook } from '../sign-webhook.js';
 import { stripeApi } from '../stripe.js';
@@ -368,10 +369,10 @@ class SaasVisitor implements Visitor {
   /** Collects the links of all e-mails, with the credentials of an operator. */
   async #readMails(): Promise<void> {
     const { items } = await this.#mails.page({ sort: 'id', desc: true, limit: 4 });
-    for (const { template, values } of items) {
-      if (values?.['code'] !== undefined) this.#collected.add('code', values['code']);
-      const link = values?.['link'];
-      const kind = LINKS[template as keyof typeof LINKS];
+    for (const mail of items) {
+      const { code, link } = storedValues(mail, SECRETS.jwtRefreshSecret);
+      if (code !== undefined) this.#collected.add('code', code);
+      const kind = LINKS[mail.template as keyof typeof LINKS];
       if (kind && link !== undefined)
         this.#collected.add(kind, new URL(link).searchParams.get('token') ?? '');
     }

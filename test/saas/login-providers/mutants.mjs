@@ -56,7 +56,7 @@ export default [
   {
     name: 'an answer of a provider is read to its end', file: 'core/outbound/bounded-fetch.ts', in: 'readBody',
     replace: 'if (size > MAX_BYTES)', by: 'if (false)',
-    tests: [['saas/login-providers/federation', 'no answer of a provider is read beyond a limit, however small']],
+    tests: [['core/outbound/bounded-fetch', 'a longer one is refused, and not read to its end']],
   },
   {
     name: 'a ticket is used as often as wanted', file: 'core/ops/single-use.ts', in: 'run',

@@ -1,12 +1,14 @@
 import t from 'tap';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
+import { createCommit } from '../../../src/core/ops/commit.js';
 import { createUnknownWrites } from '../../../src/core/ops/unknown-writes.js';
 import type { Store } from '../../../src/core/storage/collection.js';
 import { createAccountSources } from '../../../src/idp/account.js';
 import { createAuthorization } from '../../../src/idp/oidc/authorize/service.js';
-import { covers, createConsentService } from '../../../src/idp/oidc/consents.js';
+import { createBackchannelLogout } from '../../../src/idp/oidc/backchannel/service.js';
+import { logoutNoticeCollection } from '../../../src/idp/oidc/backchannel/store.js';
+import { covers } from '../../../src/idp/oidc/consents.js';
 import { newRefreshToken } from '../../../src/idp/oidc/grant-tokens.js';
-import { createRevocations, revocationCollection } from '../../../src/idp/oidc/revocations/service.js';
 import { createSessionService } from '../../../src/idp/oidc/sessions.js';
 import { consentCollection, grantCollection, sessionCollection } from '../../../src/idp/oidc/store.js';
 import { createTokenService } from '../../../src/idp/oidc/tokens/service.js';
@@ -15,8 +17,8 @@ import { createPrincipals } from '../../../src/idp/provisioning/principals.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import { createAccountService } from '../../../src/shared/account-pages/service.js';
 import { fakeClock } from '../../kit/clock.js';
-import { SILENT_AUDIT as audit } from '../../kit/effects.js';
 import { explore } from '../../kit/explore.js';
+import { grantedIn } from '../../kit/granted.js';
 import { SEED } from '../../kit/idp.js';
 import { countedRandom } from '../../kit/random.js';
 import { NO_DELEGATIONS, NO_RESOURCES } from '../../kit/resources.js';
@@ -32,6 +34,8 @@ const CLIENT = {
   redirectUris: ['https://app.example.test/cb'],
   principalKinds: ['human'],
 };
+/** The same, and it is notified of ended sessions. */
+const TOLD_CLIENT = { ...CLIENT, backchannelLogoutUri: 'https://app.example.test/out' } as never;
 const GRANT_ID = `gr_${'1'.repeat(32)}`;
 const REFRESH = newRefreshToken(GRANT_ID, countedRandom(), SEED);
 /** The session in which the person uses the account page. */
@@ -82,8 +86,8 @@ async function setup(store: Store): Promise<void> {
 
 /** The services of one process on its view of the store; passwords, keys, limits and the audit are stubs. */
 function processOn(store: Store, seed = 'a') {
-  const endSessions = <T>(_: string, change: () => Promise<T>) => change();
-  const shared = { audit, clock, random: countedRandom(seed), endSessions };
+  const shared = grantedIn(store, { clock, random: countedRandom(seed) });
+  const { consents } = shared;
   const collection = principalCollection(store);
   const principals = createPrincipals(collection, {
     ...shared,
@@ -102,11 +106,9 @@ function processOn(store: Store, seed = 'a') {
   });
   const { deleteSelf, isDeleted } = createDirectory(collection, shared);
   const directory = { findPrincipal: principals.find, findClient: async () => CLIENT, isDeleted } as never;
-  const consents = createConsentService(consentCollection(store), clock);
   const sessions = createSessionService({
     sessionDocuments: sessionCollection(store),
     directory,
-    sessionHooks: { continueIn: async () => undefined, endSession: (_, change) => change() },
     ...shared,
   });
   const grants = grantCollection(store);
@@ -117,13 +119,6 @@ function processOn(store: Store, seed = 'a') {
     grants,
     sessionDocuments: sessionCollection(store),
     resources: NO_RESOURCES,
-    revocations: createRevocations({
-      revocationDocuments: revocationCollection(store),
-      resources: NO_RESOURCES,
-      findPrincipal: async () => null,
-      clock,
-    }),
-    consents,
     directory,
     unknownWrites: createUnknownWrites({ clock: quiet, log: { error: () => undefined } }),
     keys: { sign: async () => 'id_token' } as never,
@@ -131,6 +126,15 @@ function processOn(store: Store, seed = 'a') {
     issuer: () => 'https://id.example.test',
     seeds: [SEED],
     reuseWindowMs: 30_000,
+  });
+  const backchannel = createBackchannelLogout({
+    ...shared,
+    sessionDocuments: sessionCollection(store),
+    directory: { findClient: async () => TOLD_CLIENT },
+    keys: { sign: async () => 'logout token' },
+    post: async () => 200,
+    issuer: () => 'https://id.example.test',
+    log: { warn: () => undefined },
   });
   const authorization = createAuthorization({
     ...shared,
@@ -140,12 +144,13 @@ function processOn(store: Store, seed = 'a') {
     resources: NO_RESOURCES,
     directory,
     interactionTokens: {} as never,
-    backchannel: { remember: async () => undefined },
+    sessions,
+    backchannel,
     readHint: async () => null,
     issuer: () => 'https://id.example.test',
   });
   const sources = createAccountSources({
-    ...{ principals, directory: { deleteSelf, isDeleted }, sessions, consents, audit },
+    ...{ principals, directory: { deleteSelf, isDeleted }, sessions, consents, audit: shared.audit },
     delegations: { list: async () => [], endOwn: async () => false },
     findClient: async () => CLIENT,
     findResource: NO_RESOURCES.find,
@@ -160,7 +165,9 @@ function processOn(store: Store, seed = 'a') {
     account: { ...sources.people, ...createAccountService(sources) },
     applications: sources.applications as NonNullable<typeof sources.applications>,
     ownSessions: sources.sessions,
+    consents,
     sessions,
+    backchannel,
     refresh: () => tokens.refresh(CLIENT as never, { token: REFRESH, scope: undefined }, FROM.ip),
     async redeem(code: string) {
       const grant = await tokens.findByCode(code);
@@ -168,14 +175,14 @@ function processOn(store: Store, seed = 'a') {
       return tokens.redeem(CLIENT as never, redemption, FROM.ip);
     },
     /** A sign-in without a page, as /authorize makes it; `null` where it would ask. */
-    async signInSilently(): Promise<string | null> {
+    async signInSilently(client: object = CLIENT): Promise<string | null> {
       const principal = await principals.find(SUB);
       const session = await sessionCollection(store).findOne({ id: OTHER });
       const consent = await consents.find(SUB, CLIENT.id);
       if (!principal || !session || principal.epoch !== session.epoch || !covers(consent, 'openid'))
         return null;
       const request = {
-        client: CLIENT,
+        client,
         redirectUri: CLIENT.redirectUris[0],
         scope: 'openid',
         parameters: {},
@@ -222,7 +229,7 @@ t.test('in every interleaving, a disconnected application keeps no access', asyn
       const code = resultOf(signedIn);
       if (typeof code === 'string') insist(await isRefused(redeem(code)), 'a code is redeemed');
       const { items } = await grantCollection(store).page({ sort: 'id', limit: 10 });
-      const consent = await createConsentService(consentCollection(store), clock).find(SUB, CLIENT.id);
+      const consent = await processOn(store, 'c').consents.find(SUB, CLIENT.id);
       insist(
         items.every(({ revocations = 0 }) => revocations < consent.revocations),
         'a grant is current',
@@ -237,7 +244,7 @@ t.test(
   'in every interleaving of a disconnection and a new consent, what was granted afterwards works',
   async (t) => {
     const remember = (store: Store, scope: string) =>
-      createConsentService(consentCollection(store), clock).remember(SUB, CLIENT.id, scope);
+      processOn(store, 'c').consents.remember(SUB, CLIENT.id, scope);
     const { failure, orders } = await explore({
       setup,
       actors: [
@@ -246,7 +253,7 @@ t.test(
       ],
       crash: true,
       async check(store, [disconnected, remembered]) {
-        const consent = await createConsentService(consentCollection(store), clock).find(SUB, CLIENT.id);
+        const consent = await processOn(store, 'c').consents.find(SUB, CLIENT.id);
         const granted = resultOf(remembered) as { revocations: number } | undefined;
         if (!granted || disconnected?.status !== 'fulfilled') return;
         const isLater = granted.revocations === consent.revocations;
@@ -323,7 +330,7 @@ t.test('in every interleaving, a session that was ended is not renewed', async (
       setup,
       actors: [
         end,
-        (store) => processOn(store, 'b').sessions.extend(other),
+        (store) => createCommit(store)([processOn(store, 'b').sessions.extending(other)]),
         (store) => processOn(store, 'c').signInSilently(),
       ],
       async check(store) {
@@ -338,3 +345,29 @@ t.test('in every interleaving, a session that was ended is not renewed', async (
     t.ok(orders > 3, `${orders} orders`);
   }
 });
+
+t.test(
+  'in every interleaving, an application that gets a code is notified of the end of its session',
+  async (t) => {
+    const { failure, orders } = await explore({
+      setup,
+      actors: [
+        (store) => processOn(store, 'a').ownSessions.end(PERSON, OTHER, FROM),
+        (store) => processOn(store, 'b').signInSilently(TOLD_CLIENT),
+      ],
+      crash: true,
+      async check(store, [, signedIn]) {
+        const isNotified = typeof resultOf(signedIn) === 'string';
+        const notices = logoutNoticeCollection(store);
+        if (isNotified) insist((await notices.count()) === 1, 'there is no notice');
+        const { jobs } = processOn(store, 'c').backchannel;
+        await jobs.send.run({ term: 1, signal: new AbortController().signal });
+        const hasEnded = (await sessionCollection(store).findOne({ id: OTHER })) === null;
+        if (hasEnded) insist((await notices.count()) === 0, 'a notice is not sent');
+        else if (isNotified) insist((await notices.count()) === 1, 'a notice is sent too early');
+      },
+    });
+    t.equal(failure, undefined, failure?.calls.join(', ') ?? 'in every order');
+    t.ok(orders > 3, `${orders} orders`);
+  },
+);

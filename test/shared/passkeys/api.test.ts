@@ -7,8 +7,8 @@ import { passkeyCollection } from '../../../src/shared/passkeys/store.js';
 import { ADMIN, auditOf, PASSWORD, type SaasApp, saasApp, storeOf } from '../../kit/app.js';
 import { type Deviation, SoftwareAuthenticator } from '../../kit/authenticator.js';
 import { codeAt, FACTOR_KEY } from '../../kit/factors.js';
-import { sentence } from '../../kit/sentences.js';
 import { countedRandom } from '../../kit/random.js';
+import { sentence } from '../../kit/sentences.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { type MailedApp, mailedApp, RESET, VERIFY } from '../../saas/auth/kit.js';
 

@@ -21,7 +21,6 @@ export async function approve(
   request: FastifyRequest,
   delegates = false,
 ): Promise<AuthorizationResponse> {
-  if (session) await services.sessions.extend(session);
   const { revocations } = await connectIfUnasked(services, authRequest, principal, consent);
   const isSilent = session !== undefined;
   const authentication = { principal, session, revocations, isSilent, delegates };

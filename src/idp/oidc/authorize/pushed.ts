@@ -1,10 +1,11 @@
 import { type Clock, HOUR, isUnexpired, SECOND } from '../../../core/kernel/clock.js';
 import { createEncryption } from '../../../core/kernel/encryption.js';
 import { newToken, type Random, sha256 } from '../../../core/kernel/secrets.js';
+import type { Write } from '../../../core/storage/collection.js';
 import { fixedWindow } from '../../../core/throttle/throttle.js';
 import { oidcErrors } from '../errors.js';
 import type { PushedRequestDocument, PushedRequests } from '../store.js';
-import { REQUEST_URI, wasUsed } from './request.js';
+import { type PushedRequest, REQUEST_URI, wasUsed } from './request.js';
 import type { Parameters } from './rules.js';
 
 /** Authorization requests that clients have pushed (RFC 9126). Loaded with the first of them. */
@@ -87,11 +88,11 @@ export function createPushedAuthorization(
     resume: async (clientId: string | undefined, requestUri: string): Promise<OpenedRequest> =>
       read(await find(clientId, requestUri), requestUri),
 
-    /**
-     * Ends it with its code. Returns whether it was open until then.
-     * Decides between concurrent uses, in all processes together.
-     */
-    use: (requestUri: string): Promise<boolean> =>
-      requests.changeOne({ id: sha256(requestUri), usedAt: null }, { set: { usedAt: clock.now() } }),
+    /** Ends it with its code, in the commit of that. A form that was shown for it may be submitted twice. */
+    using: ({ requestUri, isForm }: PushedRequest): Write =>
+      requests.changing(
+        { id: sha256(requestUri), ...(!isForm && { usedAt: null }) },
+        { set: { usedAt: clock.now() } },
+      ),
   };
 }

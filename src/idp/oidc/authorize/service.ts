@@ -1,6 +1,7 @@
 import type { Clock } from '../../../core/kernel/clock.js';
 import { newId, newToken, type Random, sha256 } from '../../../core/kernel/secrets.js';
 import type { Audit } from '../../../core/ops/audit.js';
+import type { CommitParts } from '../../../core/ops/commit.js';
 import type { BackchannelLogout } from '../backchannel/service.js';
 import { acrOf } from '../claims.js';
 import type { DelegationRequest } from '../delegations/request.js';
@@ -9,6 +10,7 @@ import type { Directory, Principal } from '../directory.js';
 import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
 import type { ReadHint } from '../keys.js';
 import { findRefusal, type Resources, scopesOf } from '../resources.js';
+import type { SessionService } from '../sessions.js';
 import { clientTrace, GRANT, type GrantedDelegation, type Grants, type SessionDocument } from '../store.js';
 import type {
   ClientInteraction,
@@ -63,14 +65,16 @@ export type ResumedInteraction =
 export interface AuthorizationDependencies {
   grants: Grants;
   interactionTokens: InteractionTokens;
-  backchannel: Pick<BackchannelLogout, 'remember'>;
+  backchannel: Pick<BackchannelLogout, 'notice'>;
+  sessions: Pick<SessionService, 'extending'>;
   directory: Directory;
   delegations(): Promise<Pick<Delegations, 'give'>>;
   pushed(): Promise<PushedAuthorization>;
   resources: Resources;
   readHint: ReadHint;
   issuer(): string;
-  audit: Audit;
+  commit: CommitParts;
+  audit: Pick<Audit, 'entry'>;
   clock: Clock;
   random: Random;
 }
@@ -84,8 +88,14 @@ const OTHER_USER: RuleViolation = {
   description: 'The signed-in user is not the user of id_token_hint.',
 };
 
+const SESSION_ENDED: RuleViolation = {
+  error: 'login_required',
+  description: 'The user has signed out in the meantime.',
+};
+
 export function createAuthorization(deps: AuthorizationDependencies) {
-  const { grants, interactionTokens, backchannel, directory, issuer, audit, clock, random } = deps;
+  const { grants, interactionTokens, backchannel, sessions, directory, issuer } = deps;
+  const { commit, audit, clock, random } = deps;
 
   const respond = (
     { redirectUri, parameters }: Pick<ErrorResponse, 'redirectUri' | 'parameters'>,
@@ -130,13 +140,6 @@ export function createAuthorization(deps: AuthorizationDependencies) {
   const withPushed = (validated: ValidationResult, pushed: PushedRequest | undefined): ValidationResult =>
     'request' in validated && pushed ? { request: { ...validated.request, pushed } } : validated;
 
-  /** @throws invalid_request if another request has got the code of a pushed one */
-  const usePushed = async ({ pushed }: AuthorizationRequest): Promise<void> => {
-    if (!pushed) return;
-    const { use } = await deps.pushed();
-    if (!(await use(pushed.requestUri)) && !pushed.isForm) throw wasUsed();
-  };
-
   return {
     /** @throws invalid_request */
     async validate(parameters: Parameters, ip: string, pushed?: PushedRequest): Promise<ValidationResult> {
@@ -160,8 +163,7 @@ export function createAuthorization(deps: AuthorizationDependencies) {
     ): Promise<AuthorizationResponse> {
       const violation = findViolation(request, principal) ?? refuseUnasked(request, delegates);
       if (violation) return errorResponse({ ...request, violation });
-      await usePushed(request);
-      const { parameters, client, redirectUri, scope, targets } = request;
+      const { parameters, client, redirectUri, scope, targets, pushed } = request;
       const id = newId(GRANT, clock, random);
       const code = newGrantToken('ac_', id, random);
       const now = clock.now();
@@ -191,12 +193,19 @@ export function createAuthorization(deps: AuthorizationDependencies) {
         createdAt: now,
         codeExpiresAt: now + CODE_LIFETIME_MS,
       };
-      if (session && !delegation) await backchannel.remember(client, session, scope);
       const event = isSilent ? 'login.continued' : 'login.succeeded';
-      await Promise.all([
-        grants.insert(grant),
-        audit.record({ event, subject: principal.id, ip, detail: clientTrace(grant) }),
+      const usingPushed = pushed && (await deps.pushed()).using(pushed);
+      const outcome = await commit([
+        usingPushed,
+        session && sessions.extending(session),
+        session && !delegation ? await backchannel.notice(client, session, scope) : undefined,
+        grants.inserting(grant),
+        audit.entry({ event, subject: principal.id, ip, detail: clientTrace(grant) }),
       ]);
+      if (!outcome.committed) {
+        if (outcome.unmet === usingPushed) throw wasUsed();
+        return errorResponse({ ...request, violation: SESSION_ENDED });
+      }
       await directory.recordUse(client);
       return respond(request, { code });
     },

@@ -3,24 +3,24 @@ import {
   type Clock,
   DAY,
   HOUR,
-  isUnexpired,
   MINUTE,
   SECOND,
   toSeconds,
 } from '../../../core/kernel/clock.js';
 import { newId, type Random } from '../../../core/kernel/secrets.js';
 import type { Audit } from '../../../core/ops/audit.js';
+import { type CommitParts, type Effect, effectOf } from '../../../core/ops/commit.js';
 import type { Job, JobLog } from '../../../core/ops/jobs.js';
 import { purgeMatching } from '../../../core/ops/purge.js';
-import { nullIfTaken, type Page } from '../../../core/storage/collection.js';
+import type { Page, Write } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
-import type { Client, Directory, Principal } from '../directory.js';
+import type { Client, Directory } from '../directory.js';
 import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
 import type { Keys } from '../keys.js';
 import { MAX_SESSION_LIFETIME_MS } from '../sessions.js';
 import type { SessionDocument, Sessions } from '../store.js';
 import type { PostLogoutToken } from './request.js';
-import { announceEnd, type LogoutNoticeDocument, type LogoutNotices } from './store.js';
+import type { EndedSessions, EndedSessionsDocument, LogoutNoticeDocument, LogoutNotices } from './store.js';
 
 interface Attempt {
   /** Why the application was not notified; `null` on success. */
@@ -46,14 +46,16 @@ export interface LogoutFailure {
 
 export interface BackchannelDependencies {
   notices: LogoutNotices;
+  endedSessions: Pick<EndedSessions, 'page' | 'deleteOne'>;
   sessionDocuments: Pick<Sessions, 'findOne'>;
-  directory: Pick<Directory, 'findClient' | 'findPrincipal'>;
+  directory: Pick<Directory, 'findClient'>;
   keys: Pick<Keys, 'sign'>;
   post: PostLogoutToken;
   issuer(): string;
   /** Runs the job soon. */
   wake(): void;
-  audit: Pick<Audit, 'record'>;
+  commit: CommitParts;
+  audit: Pick<Audit, 'entry'>;
   clock: Clock;
   random: Random;
   log: Pick<JobLog, 'warn'>;
@@ -73,9 +75,6 @@ const backoffMs = (attempts: number): number => 30 * SECOND * 3 ** (attempts - 1
 
 /** An upper bound of `backoffMs`. */
 const MAX_BACKOFF_MS = 8 * HOUR;
-
-/** How long a change that was announced may take. */
-const CHANGE_MS = MINUTE;
 
 /** Lifetime of a logout token (Back-Channel Logout §2.4). */
 const TOKEN_LIFETIME_SECONDS = 120;
@@ -115,23 +114,42 @@ const failureOf = (notice: LogoutNoticeDocument): LogoutFailure => ({
 const EVENTS = { 'http://schemas.openid.net/event/backchannel-logout': {} };
 
 export function createBackchannelLogout(deps: BackchannelDependencies) {
-  const { notices, sessionDocuments, directory, keys, post, issuer, wake, audit, clock, random, log } = deps;
+  const { notices, endedSessions, sessionDocuments, directory, keys, post, issuer, wake } = deps;
+  const { commit, audit, clock, random, log } = deps;
 
-  /** Whether the session of a notice has ended, and not only expired. */
-  const hasEnded = async ({ session, sub, epoch }: LogoutNoticeDocument): Promise<boolean> => {
-    if (!(await sessionDocuments.findOne({ id: session }))) return true;
-    const principal: Principal | null = await directory.findPrincipal(sub);
-    return principal === null || principal.epoch !== epoch;
+  /** Makes the notices of ended sessions due, or lets them wait for the session that continues theirs. */
+  const enqueueNotices = async ({
+    session,
+    continuedBy,
+    sub,
+    epoch = 0,
+  }: EndedSessionsDocument): Promise<void> => {
+    const waiting = { attempts: 0, dueAt: null };
+    const due = { set: { dueAt: clock.now() } };
+    const next = continuedBy === undefined ? null : await sessionDocuments.findOne({ id: continuedBy });
+    if (session !== undefined && next) {
+      const expiresAt = next.createdAt + MAX_SESSION_LIFETIME_MS;
+      const ofSession = { session, ...waiting };
+      await notices.updateMany({ ...ofSession, expiresAt: { lt: expiresAt } }, { set: { expiresAt } });
+      await notices.updateMany(ofSession, { set: { session: next.id } });
+    } else if (session !== undefined) {
+      await notices.updateMany({ session, ...waiting }, due);
+    } else if (sub !== undefined) {
+      // The principal may have signed in again since.
+      for (const earlier of [null, { lt: epoch }])
+        await notices.updateMany({ sub, epoch: earlier, ...waiting }, due);
+    }
   };
 
-  /** Waits again for the end of a session, once the announced change must be over and unless another was announced. */
-  const wait = (notice: LogoutNoticeDocument) => {
-    const { id, attempts, dueAt = 0, announcedAt = 0 } = notice;
-    const isChanging = isUnexpired(announcedAt + CHANGE_MS, { now: clock.now(), life: CHANGE_MS });
-    return notices.updateOne(
-      { id, attempts, dueAt },
-      isChanging ? { set: { dueAt: clock.now() + SECOND } } : { unset: ['dueAt', 'announcedAt'] },
-    );
+  const enqueueAll = async (signal: AbortSignal): Promise<void> => {
+    for (let isMore = true; isMore && !signal.aborted; ) {
+      const { items } = await endedSessions.page({ sort: 'id', limit: BATCH_SIZE });
+      for (const ended of items) {
+        await enqueueNotices(ended);
+        await endedSessions.deleteOne({ id: ended.id });
+      }
+      isMore = items.length === BATCH_SIZE;
+    }
   };
 
   const createToken = ({ clientId, sub, sid }: LogoutNoticeDocument, client: Client): Promise<string> => {
@@ -162,10 +180,6 @@ export function createBackchannelLogout(deps: BackchannelDependencies) {
 
   /** Returns whether the application can be notified of other ended sessions now. */
   const deliver = async (due: LogoutNoticeDocument): Promise<boolean> => {
-    if (!(await hasEnded(due))) {
-      await wait(due);
-      return true;
-    }
     const { id, clientId, sub, attempts, dueAt = 0 } = due;
     const client = await directory.findClient(clientId);
     const uri = client?.backchannelLogoutUri;
@@ -192,15 +206,16 @@ export function createBackchannelLogout(deps: BackchannelDependencies) {
       return isReachable;
     }
     const expiresAt = Math.max(leased.expiresAt, clock.now() + FAILURE_RETENTION_MS - RETENTION_MS);
-    const givenUp = { set: { ...failed, expiresAt }, unset: ['dueAt', 'announcedAt'] } as const;
-    if (await notices.updateOne(own, givenUp)) {
+    const detail = `${clientId}: ${failure}`;
+    const { committed } = await commit([
+      notices.changing(own, { set: { ...failed, expiresAt }, unset: ['dueAt'] }),
+      audit.entry({ event: 'logout.undelivered', subject: sub, ip: 'local', detail }),
+    ]);
+    if (committed)
       log.warn(
         { clientId, reason: failure },
         'an application could not be notified that a session has ended',
       );
-      const detail = `${clientId}: ${failure}`;
-      await audit.record({ event: 'logout.undelivered', subject: sub, ip: 'local', detail });
-    }
     return isReachable;
   };
 
@@ -218,20 +233,25 @@ export function createBackchannelLogout(deps: BackchannelDependencies) {
   const outdated = () => ({ expiresAt: { lt: clock.now() - RETENTION_MS } });
 
   return {
-    /** Before a client receives a code for this scope in a session. */
-    async remember(
+    /** The notice for a client that receives a code for this scope in a session, for the commit of that code. */
+    async notice(
       { id: clientId, backchannelLogoutUri }: Pick<Client, 'id' | 'backchannelLogoutUri'>,
       { id: session, sub, epoch, createdAt }: SessionDocument,
       scope: string,
-    ) {
-      if (backchannelLogoutUri === undefined) return;
+    ): Promise<Write | undefined> {
+      if (backchannelLogoutUri === undefined) return undefined;
       const id = `${session}.${clientId}`;
       // A refresh token outlives the session, and a disabled account ends it.
       const isLasting = scope.split(' ').includes('offline_access');
       const expiresAt = isLasting
         ? clock.now() + REFRESH_MAX_LIFETIME_MS
         : createdAt + MAX_SESSION_LIFETIME_MS;
-      const notice = {
+      const known = await notices.findOne({ id });
+      if (known)
+        return known.expiresAt < expiresAt - DAY
+          ? notices.changing({ id }, { set: { expiresAt } })
+          : undefined;
+      return notices.ensuring({
         id,
         clientId,
         sub,
@@ -240,23 +260,8 @@ export function createBackchannelLogout(deps: BackchannelDependencies) {
         ...(epoch !== undefined && { epoch }),
         expiresAt,
         attempts: 0,
-      };
-      const isNew = (await notices.insert(notice).then(() => true, nullIfTaken)) !== null;
-      if (!isNew) await notices.updateOne({ id, expiresAt: { lt: expiresAt - DAY } }, { set: { expiresAt } });
-      // A concurrent end of the session either finds the notice or is found here.
-      if (isNew && !(await sessionDocuments.findOne({ id: session })))
-        await announceEnd({ session }, async () => {}, deps);
+      });
     },
-
-    async continueIn({ id: session, epoch, createdAt }: SessionDocument, { id: previous }: SessionDocument) {
-      const expiresAt = createdAt + MAX_SESSION_LIFETIME_MS;
-      const waiting = { session: previous, dueAt: null };
-      await notices.updateMany({ ...waiting, expiresAt: { lt: expiresAt } }, { set: { expiresAt } });
-      await notices.updateMany(waiting, { set: { session, ...(epoch !== undefined && { epoch }) } });
-    },
-
-    endSession: <T>(session: string, change: () => Promise<T>): Promise<T> =>
-      announceEnd({ session }, change, deps),
 
     jobs: {
       send: {
@@ -273,6 +278,7 @@ export function createBackchannelLogout(deps: BackchannelDependencies) {
               isMore = items.length === BATCH_SIZE;
             }
           };
+          await enqueueAll(signal);
           await deliverAll({ lte: clock.now() });
           // Due implausibly late: scheduled by a clock that has been set back since.
           await deliverAll({ gt: clock.now() + MAX_BACKOFF_MS + CLOCK_SKEW_MS });
@@ -312,10 +318,9 @@ export function createBackchannelLogout(deps: BackchannelDependencies) {
       },
 
       /** Makes the next attempt now. `false` if there is no such notice any more. */
-      async retry(id: string): Promise<boolean> {
-        const retried = await notices.updateOne({ id, ...FAILING }, { set: { dueAt: clock.now() } });
-        if (retried) wake();
-        return retried !== null;
+      async retry(id: string, record: Effect): Promise<boolean> {
+        const due = notices.changing({ id, ...FAILING }, { set: { dueAt: clock.now() } });
+        return (await commit([effectOf(due, wake), record])).committed;
       },
     },
   };

@@ -1,4 +1,3 @@
-import type { Clock } from '../../../core/kernel/clock.js';
 import type { Collection, Store } from '../../../core/storage/collection.js';
 
 /**
@@ -14,14 +13,12 @@ export interface LogoutNoticeDocument {
   sid: string;
   /** The session that continues it after another sign-in of the same user in the browser. */
   session: string;
-  /** `epoch` of the principal in that session. */
+  /** `epoch` of the principal in the first of these sessions. */
   epoch?: number;
   /** When neither the session nor what was issued in it can be used any more: they end without a notice. */
   expiresAt: number;
-  /** When to send it next, or to take it over from a process that has ended. Absent while the session continues. */
+  /** When to send it next, or to take it over from a process that has ended. Absent until the end of the session. */
   dueAt?: number;
-  /** When the session was about to end. */
-  announcedAt?: number;
   /** Incremented before every attempt; only the latest attempt may store its result. */
   attempts: number;
   /** When the first attempt failed. With it and without `dueAt`, the notice was given up. */
@@ -36,22 +33,26 @@ export function logoutNoticeCollection(store: Store): LogoutNotices {
   return store.collection<LogoutNoticeDocument>('logout_notices', {
     indexes: [['session'], ['sub'], ['dueAt'], ['expiresAt'], ['failingSince']],
     fields: ['clientId'],
-    numbers: ['dueAt', 'expiresAt', 'failingSince', 'attempts'],
+    numbers: ['dueAt', 'expiresAt', 'failingSince', 'attempts', 'epoch'],
   });
 }
 
 /**
- * Runs a change that ends sessions. Makes their notices due before: after a crash in between, the job finds that the sessions
- * continue, and waits again. A repeated announcement counts anew, because the job may be about to give up the earlier one.
+ * Sessions that have ended, stored in the commit of their end. The job makes their notices due, of which there is any number, and
+ * deletes it.
  */
-export async function announceEnd<T>(
-  of: { sub: string } | { session: string },
-  change: () => Promise<T>,
-  { notices, clock, wake }: { notices: Pick<LogoutNotices, 'updateMany'>; clock: Clock; wake(): void },
-): Promise<T> {
-  const now = clock.now();
-  const due = await notices.updateMany({ ...of, attempts: 0 }, { set: { dueAt: now, announcedAt: now } });
-  const result = await change();
-  if (due > 0) wake();
-  return result;
+export interface EndedSessionsDocument {
+  id: string;
+  /** One session. */
+  session?: string;
+  /** The session that continues it: the applications are notified when that ends. */
+  continuedBy?: string;
+  /** Or all sessions of a principal before this `epoch`. */
+  sub?: string;
+  epoch?: number;
 }
+
+export type EndedSessions = Collection<EndedSessionsDocument>;
+
+export const endedSessionsCollection = (store: Store): EndedSessions =>
+  store.collection<EndedSessionsDocument>('endedSessions');

@@ -65,22 +65,17 @@ async function exchangeDelegationToken(
 ): Promise<TokenResponse> {
   const { subjectToken: token, actorToken, actorTokenType: type, prove } = request;
   let proven: Promise<void> | undefined;
-  let used: GrantDocument | undefined;
-  const accept = (grant: GrantDocument): Promise<void> => {
-    used = grant;
+  const accept = async (grant: GrantDocument) => {
     // An assertion works once, and a race makes the exchange read the grant again.
     proven ??= proveDelegate(grant, { token: actorToken, type, prove, ip }, deps);
-    return proven;
-  };
-  const response = await refreshTokens(client, { ...request, token }, ip, deps, {
-    prefix: 'dt_',
-    accept,
-  });
-  if (used?.delegation) {
-    const { id: txn, sub: subject, delegation } = used;
-    await (await deps.delegations()).recordUse(delegation.id);
+    await proven;
+    const { id: txn, sub: subject, delegation } = grant;
+    if (!delegation) return [];
     const detail = traceOf({ ...delegation, txn });
-    await deps.audit.record({ event: 'delegation.used', subject, ip, detail });
-  }
-  return response;
+    return [
+      (await deps.delegations()).using(delegation.id),
+      deps.audit.entry({ event: 'delegation.used', subject, ip, detail }),
+    ];
+  };
+  return refreshTokens(client, { ...request, token }, ip, deps, { prefix: 'dt_', accept });
 }

@@ -1,7 +1,8 @@
 import { type Clock, DAY, isUnexpired } from '../../../core/kernel/clock.js';
 import { newId, type Random, sha256 } from '../../../core/kernel/secrets.js';
 import type { Audit } from '../../../core/ops/audit.js';
-import { nullIfTaken, type Page } from '../../../core/storage/collection.js';
+import type { CommitParts, Effect } from '../../../core/ops/commit.js';
+import { nullIfTaken, type Page, type Write } from '../../../core/storage/collection.js';
 import { pagesOf } from '../../../core/storage/pages.js';
 import type { Directory, Principal } from '../directory.js';
 import type { Revocations } from '../revocations/service.js';
@@ -43,14 +44,15 @@ export interface ActiveDelegation {
 export interface DelegationDependencies {
   delegationDocuments: DelegationCollection;
   directory: Pick<Directory, 'findPrincipal'>;
-  revocations: Revocations;
-  audit: Pick<Audit, 'record'>;
+  revocations: Pick<Revocations, 'ending'>;
+  commit: CommitParts;
+  audit: Pick<Audit, 'entry'>;
   clock: Clock;
   random: Random;
 }
 
 export function createDelegations(deps: DelegationDependencies) {
-  const { delegationDocuments, directory, revocations, audit, clock, random } = deps;
+  const { delegationDocuments, directory, revocations, commit, audit, clock, random } = deps;
 
   const activate = async (delegation: DelegationDocument | null): Promise<ActiveDelegation | null> => {
     if (!delegation || delegation.revokedAt !== undefined) return null;
@@ -63,23 +65,38 @@ export function createDelegations(deps: DelegationDependencies) {
     return agent?.kind === 'agent' && person && isUnchanged ? { delegation, agent, person } : null;
   };
 
-  /** Resource servers receive it before the store has it, so that no token is accepted wrongly after a crash in between. */
-  const endStored = async (delegation: DelegationDocument, by: EndedBy): Promise<boolean> => {
-    const { id } = delegation;
-    const isEnded = await revocations.end('delegation', id, () =>
-      delegationDocuments.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
-    );
-    if (isEnded) await recordEnd(delegation, by);
-    return isEnded;
-  };
-
-  const recordEnd = (delegation: DelegationDocument, by: EndedBy): Promise<void> =>
-    audit.record({
-      event: 'delegation.ended',
+  const entryOf = (event: 'given' | 'ended', delegation: DelegationDocument, by: EndedBy): Effect =>
+    audit.entry({
+      event: `delegation.${event}`,
       subject: delegation.person,
       ...by,
       detail: traceOf(delegation),
     });
+
+  /** Ends one that has not been ended, for a commit. */
+  const ending = async (
+    delegation: DelegationDocument,
+    by: EndedBy,
+  ): Promise<(Write | Effect | undefined)[]> => [
+    delegationDocuments.changing({ id: delegation.id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
+    await revocations.ending('delegation', delegation.id),
+    entryOf('ended', delegation, by),
+  ];
+
+  /** Deletes what a new permission replaces. It gets a new ID, because what was ended under this one remains revoked. */
+  const replacing = async (
+    earlier: DelegationDocument,
+    by: EndedBy,
+  ): Promise<(Write | Effect | undefined)[]> => [
+    delegationDocuments.deleting({ id: earlier.id }),
+    await revocations.ending('delegation', earlier.id),
+    (await activate(earlier)) ? entryOf('ended', earlier, by) : undefined,
+  ];
+
+  const endStored = async (delegation: DelegationDocument | null, by: EndedBy): Promise<boolean> =>
+    delegation !== null &&
+    delegation.revokedAt === undefined &&
+    (await commit(await ending(delegation, by))).committed;
 
   return {
     /** Stores what a person has allowed. It replaces, and ends, what the person had allowed this agent there before. */
@@ -91,13 +108,6 @@ export function createDelegations(deps: DelegationDependencies) {
       const parties = sha256(JSON.stringify([person.id, agent.id, resource]));
       for (;;) {
         const earlier = await delegationDocuments.findOne({ parties });
-        // A new id, because what was ended under the earlier one remains revoked.
-        const replaced =
-          earlier &&
-          (await revocations.end('delegation', earlier.id, () =>
-            delegationDocuments.deleteOne({ id: earlier.id }),
-          ));
-        if (replaced && (await activate(replaced))) await recordEnd(replaced, { ip });
         const now = clock.now();
         const given: DelegationDocument = {
           id: newId(DELEGATION, clock, random),
@@ -111,10 +121,13 @@ export function createDelegations(deps: DelegationDependencies) {
           createdAt: now,
           expiresAt: now + Math.min(lifetimeMs, MAX_LIFETIME_MS),
         };
-        // Another request may have given one in between, which this one replaces.
-        const isStored = await delegationDocuments.insert(given).then(() => true, nullIfTaken);
-        if (!isStored) continue;
-        await audit.record({ event: 'delegation.given', subject: person.id, ip, detail: traceOf(given) });
+        const outcome = await commit([
+          ...(earlier ? await replacing(earlier, { ip }) : []),
+          delegationDocuments.inserting(given),
+          entryOf('given', given, { ip }),
+        ]).catch(nullIfTaken);
+        // Another request may have given or replaced one in between.
+        if (!outcome?.committed) continue;
         return given;
       }
     },
@@ -122,21 +135,23 @@ export function createDelegations(deps: DelegationDependencies) {
     /** The delegation while it is valid: not ended, not expired, and both parties as they were when it was given. */
     find: async (id: string) => activate(await delegationDocuments.findOne({ id })),
 
-    async recordUse(id: string) {
-      await delegationDocuments.changeOne({ id, revokedAt: null }, { set: { lastUsedAt: clock.now() } });
+    /** Remembers a use of a valid one, for the commit of the tokens. */
+    using: (id: string): Write =>
+      delegationDocuments.changing({ id, revokedAt: null }, { set: { lastUsedAt: clock.now() } }),
+
+    /** Ends it, for the commit that ends everything that was issued for it; empty if it has ended. */
+    async ending(id: string, by: EndedBy) {
+      const stored = await delegationDocuments.findOne({ id });
+      return stored?.revokedAt === undefined && stored ? ending(stored, by) : [];
     },
 
     /** Ends it with everything that was issued for it. Returns whether it was valid. */
-    async end(id: string, by: EndedBy): Promise<boolean> {
-      const stored = await delegationDocuments.findOne({ id });
-      return stored?.revokedAt === undefined && stored !== null && endStored(stored, by);
-    },
+    end: async (id: string, by: EndedBy): Promise<boolean> =>
+      endStored(await delegationDocuments.findOne({ id }), by),
 
     /** The same for the person who gave it. */
-    async endOwn(person: string, id: string, by: EndedBy): Promise<boolean> {
-      const stored = await delegationDocuments.findOne({ id });
-      return stored?.person === person && stored.revokedAt === undefined && endStored(stored, by);
-    },
+    endOwn: async (person: string, id: string, by: EndedBy): Promise<boolean> =>
+      endStored(await delegationDocuments.findOne({ id, person }), by),
 
     /** Ends all of a client or a resource that is removed. */
     async endAll(of: { clientId: string } | { resource: string }, by: EndedBy) {

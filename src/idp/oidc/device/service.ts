@@ -3,7 +3,8 @@ import type { RequestSource } from '../../../core/http/routes.js';
 import { type Clock, FUTURE_TOLERANCE_MS, isUnexpired, MINUTE, SECOND } from '../../../core/kernel/clock.js';
 import { isSecretOf, newId, type Random, sha256 } from '../../../core/kernel/secrets.js';
 import type { Audit } from '../../../core/ops/audit.js';
-import { nullIfTaken, UniqueViolation } from '../../../core/storage/collection.js';
+import type { CommitParts } from '../../../core/ops/commit.js';
+import { nullIfTaken, UniqueViolation, type Write } from '../../../core/storage/collection.js';
 import { fixedWindow, type Throttle } from '../../../core/throttle/throttle.js';
 import { grantedScope } from '../authorize/request.js';
 import type { BackchannelLogout } from '../backchannel/service.js';
@@ -40,14 +41,15 @@ export interface DeviceFlowDependencies {
   grants: Grants;
   tokens: Pick<TokenService, 'redeemGrant'>;
   consents: Pick<ConsentService, 'remember'>;
-  sessions: Pick<SessionService, 'extend'>;
-  backchannel: Pick<BackchannelLogout, 'remember'>;
+  sessions: Pick<SessionService, 'extending'>;
+  backchannel: Pick<BackchannelLogout, 'notice'>;
   directory: Pick<Directory, 'findClient'>;
   resources: Resources;
   throttle: Pick<Throttle, 'count' | 'countKey'>;
   /** Keys of user codes: the first is used for new ones, all of them find one. */
   seeds: readonly [string, ...string[]];
-  audit: Audit;
+  commit: CommitParts;
+  audit: Pick<Audit, 'entry'>;
   clock: Clock;
   random: Random;
 }
@@ -77,7 +79,7 @@ const MAX_SCOPE_LENGTH = 1024;
 
 export function createDeviceFlow(deps: DeviceFlowDependencies) {
   const { requests, grants, tokens, consents, sessions, backchannel, directory, resources } = deps;
-  const { throttle, seeds, audit, clock, random } = deps;
+  const { throttle, seeds, commit, audit, clock, random } = deps;
 
   const isOpen = ({ expiresAt }: Pick<DeviceRequestDocument, 'expiresAt'>): boolean =>
     isUnexpired(expiresAt, { now: clock.now(), life: DEVICE_CODE_LIFETIME_MS });
@@ -115,13 +117,16 @@ export function createDeviceFlow(deps: DeviceFlowDependencies) {
     { id, client }: DeviceRequest,
     decision: Pick<DeviceRequestDocument, 'approval'> & { state: 'approved' | 'denied' },
     by: { subject: string; ip: string },
+    writes: readonly (Write | undefined)[] = [],
   ): Promise<boolean> => {
     const now = clock.now();
     const expiresAt = { gt: now, lte: now + DEVICE_CODE_LIFETIME_MS + FUTURE_TOLERANCE_MS };
-    if (await requests.changeOne({ id, state: 'pending', expiresAt }, { set: decision })) {
-      await audit.record({ event: `device.${decision.state}`, ...by, detail: client.id });
-      return true;
-    }
+    const { committed } = await commit([
+      requests.changing({ id, state: 'pending', expiresAt }, { set: decision }),
+      ...writes,
+      audit.entry({ event: `device.${decision.state}`, ...by, detail: client.id }),
+    ]);
+    if (committed) return true;
     const stored = await requests.findOne({ id });
     return stored?.state === decision.state && stored.approval?.sub === decision.approval?.sub;
   };
@@ -207,7 +212,6 @@ export function createDeviceFlow(deps: DeviceFlowDependencies) {
       if (!client.principalKinds.includes(principal.kind)) return false;
       if (findRefusal(targets, principal) !== null) return false;
       const { revocations } = await consents.remember(principal.id, client.id, scope, scopesOf(targets));
-      await Promise.all([sessions.extend(session), backchannel.remember(client, session, scope)]);
       const approval = {
         sub: principal.id,
         ...(principal.epoch !== undefined && { epoch: principal.epoch }),
@@ -217,7 +221,9 @@ export function createDeviceFlow(deps: DeviceFlowDependencies) {
         ...(revocations > 0 && { revocations }),
         approvedAt: clock.now(),
       };
-      return decide(request, { state: 'approved', approval }, { subject: principal.id, ip });
+      const by = { subject: principal.id, ip };
+      const notice = await backchannel.notice(client, session, scope);
+      return decide(request, { state: 'approved', approval }, by, [sessions.extending(session), notice]);
     },
 
     /** Returns whether it is denied now. */

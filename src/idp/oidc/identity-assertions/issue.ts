@@ -1,6 +1,7 @@
 import { isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import type { Audit } from '../../../core/ops/audit.js';
+import type { CommitParts } from '../../../core/ops/commit.js';
 import type { Documents } from '../../../core/outbound/documents.js';
 import type { Throttle } from '../../../core/throttle/throttle.js';
 import type { TrustService } from '../../trust/service.js';
@@ -34,6 +35,7 @@ export interface IdentityAssertionDependencies extends OwnerDependencies, Signin
   /** Reads what other providers publish. */
   readDocument: Documents['read'];
   throttle: Throttle;
+  commit: CommitParts;
   audit: Audit;
 }
 

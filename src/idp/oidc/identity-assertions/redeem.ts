@@ -1,29 +1,33 @@
 import { sha256 } from '../../../core/kernel/secrets.js';
 import type { Audit } from '../../../core/ops/audit.js';
+import type { CommitParts } from '../../../core/ops/commit.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
 import type { TrustService } from '../../trust/service.js';
 import type { ConsentService } from '../consents.js';
 import { type Client, type Directory, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { findRefusal, namesIn, type Resources, type Target } from '../resources.js';
-import type { UsedAssertions } from '../store.js';
-import { type DirectGrantDependencies, issueDirectly } from '../tokens/direct-grant.js';
+import type { Grants, UsedAssertions } from '../store.js';
+import { createDirectGrant } from '../tokens/direct-grant.js';
 import type { TokenResponse } from '../tokens/issuance.js';
+import type { SigningDependencies } from '../tokens/jwt-access-token.js';
 import { findProvenKey, type TokenRequest } from '../tokens/key-binding.js';
 import { ASSERTION_TYPE } from './trust.js';
 import type { VerifiedAssertion } from './verify.js';
 
 /** Exchanges the assertion of another provider for an access token (RFC 7523 §2.1). */
 
-export interface RedeemDependencies extends DirectGrantDependencies {
+export interface RedeemDependencies extends SigningDependencies {
+  grants: Grants;
+  commit: CommitParts;
   trust: Pick<TrustService, 'findSubject'>;
   /** @throws RATE_LIMITED */
   verify(assertion: string, clientId: string, ip: string): Promise<VerifiedAssertion | { problem: string }>;
   usedAssertions: UsedAssertions;
   directory: Pick<Directory, 'findPrincipal'>;
   resources: Resources;
-  consents: Pick<ConsentService, 'find' | 'connect'>;
-  audit: Audit;
+  consents: Pick<ConsentService, 'connecting'>;
+  audit: Pick<Audit, 'entry'>;
 }
 
 export interface AssertionRedemption extends TokenRequest {
@@ -43,7 +47,7 @@ export async function redeemAssertion(
     throw oidcErrors.unauthorized_client({ message: 'The client must authenticate with a secret or a key.' });
   const verified = await deps.verify(assertion, client.id, ip);
   if ('problem' in verified) throw refuse(verified.problem);
-  const { trust, directory, consents, audit } = deps;
+  const { trust, directory, grants, usedAssertions, consents, commit, audit } = deps;
   const sub = await trust.findSubject(verified.issuer.issuer, verified.subject);
   const person = sub === null ? null : await directory.findPrincipal(sub);
   if (person?.kind !== 'human' || !client.principalKinds.includes(person.kind))
@@ -51,17 +55,26 @@ export async function redeemAssertion(
   const target = await chooseTarget(verified, { resources, scope }, person, deps.resources);
   if (verified.key !== undefined && !prove) throw refuse('The assertion is bound to a key. Send a proof.');
   const key = await findProvenKey(prove, verified.key, target);
-  // The last check, so that a request that is refused can be corrected and repeated.
-  if (!(await isFirstUse(verified, deps))) throw refuse('The assertion was used before.');
-  const found = await consents.find(person.id, client.id);
-  const { revocations } = found.isConnected ? found : await consents.connect(person.id, client.id);
-  const { authTime, amr } = verified;
-  const authentication = { authTime, amr, ...(revocations > 0 && { revocations }) };
-  const grant = { clientId: client.id, principal: person, target, key, authentication };
-  const response = await issueDirectly(grant, deps);
-  const detail = `${client.id} ${target.resource.identifier} ${verified.issuer.issuer}`;
-  await audit.record({ event: 'identity_assertion.accepted', subject: person.id, ip, detail });
-  return response;
+  const { authTime, amr, issuer, jti, expiresAt } = verified;
+  const id = sha256(JSON.stringify([ASSERTION_TYPE, issuer.issuer, jti]));
+  const detail = `${client.id} ${target.resource.identifier} ${issuer.issuer}`;
+  for (;;) {
+    const { consent, write: connection } = await consents.connecting(person.id, client.id);
+    const { revocations } = consent;
+    const authentication = { authTime, amr, ...(revocations > 0 && { revocations }) };
+    const direct = { clientId: client.id, principal: person, target, key, authentication };
+    const { grant, respond } = createDirectGrant(direct, deps);
+    const outcome = await commit([
+      usedAssertions.inserting({ id, expiresAt }),
+      connection,
+      grants.inserting(grant),
+      audit.entry({ event: 'identity_assertion.accepted', subject: person.id, ip, detail }),
+    ]).catch(nullIfTaken);
+    // The last check, so that a request that is refused can be corrected and repeated.
+    if (!outcome) throw refuse('The assertion was used before.');
+    if (outcome.committed) return respond();
+    // The person has revoked the access since it was read.
+  }
 }
 
 /** One resource that the assertion, the operator and the request name, with the scopes that all of them allow. */
@@ -92,15 +105,6 @@ async function chooseTarget(
   if (scopes.length === 0 && resource.scopes.length > 0)
     throw oidcErrors.invalid_scope({ message: 'No scope of the assertion is allowed.' });
   return { resource, scopes };
-}
-
-/** The insertion decides between concurrent uses, in all processes together. */
-async function isFirstUse(
-  { issuer: { issuer }, jti, expiresAt }: VerifiedAssertion,
-  { usedAssertions }: RedeemDependencies,
-): Promise<boolean> {
-  const id = sha256(JSON.stringify([ASSERTION_TYPE, issuer, jti]));
-  return (await usedAssertions.insert({ id, expiresAt }).then(() => true, nullIfTaken)) !== null;
 }
 
 const refuse = (message: string) => oidcErrors.invalid_grant({ message });

@@ -3,7 +3,7 @@ import { type Clock, every, MINUTE, SECOND, toSeconds } from '../../../core/kern
 import { sha256 } from '../../../core/kernel/secrets.js';
 import { pagesOf } from '../../../core/storage/pages.js';
 import type { Keys } from '../keys.js';
-import { listed, type RevocationCollection, type RevocationDocument } from './service.js';
+import { listOf, type RevocationCollection, type RevocationDocument } from './service.js';
 
 /** The published list of revocations, for those who wait for changes. Loaded with the first request for it. */
 export type RevocationFeed = ReturnType<typeof createRevocationFeed>;
@@ -51,7 +51,7 @@ export function createRevocationFeed({
     for (const { id, expiresAt } of known.values()) if (expiresAt <= now) known.delete(id);
     readAt = now;
     if (isComplete) rereadAt = now;
-    const entries = [...known.values()].map(listed).sort(([one], [other]) => (one < other ? -1 : 1));
+    const entries = Object.entries(listOf(known.values())).sort(([one], [other]) => (one < other ? -1 : 1));
     const etag = etagOf(entries);
     if (etag === current.etag) return;
     current = { etag, content: Object.fromEntries(entries) };

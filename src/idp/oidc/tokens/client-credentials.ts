@@ -1,7 +1,7 @@
 import { oidcErrors } from '../errors.js';
 import { findRefusal, namesIn } from '../resources.js';
 import type { AgentClient } from './agents.js';
-import { issueDirectly } from './direct-grant.js';
+import { createDirectGrant } from './direct-grant.js';
 import type { TokenDependencies, TokenResponse } from './issuance.js';
 import { findProvenKey, type TokenRequest } from './key-binding.js';
 
@@ -14,7 +14,7 @@ export async function issueToAgent(
   ip: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
-  const { audit, clock } = deps;
+  const { grants, commit, audit, clock } = deps;
   const [identifier, ...others] = resources;
   if (identifier === undefined || others.length > 0) throw refuse('Send one resource.');
   const resource = await deps.resources.find(identifier);
@@ -30,11 +30,13 @@ export async function issueToAgent(
   const target = { resource, scopes };
   const key = await findProvenKey(prove, undefined, target);
   const authentication = { authTime: clock.now() };
-  const [response] = await Promise.all([
-    issueDirectly({ clientId: agent.id, principal: agent, target, key, authentication }, deps),
-    audit.record({ event: 'agent.token_issued', subject: agent.id, ip, detail: identifier }),
+  const direct = { clientId: agent.id, principal: agent, target, key, authentication };
+  const { grant, respond } = createDirectGrant(direct, deps);
+  await commit([
+    grants.inserting(grant),
+    audit.entry({ event: 'agent.token_issued', subject: agent.id, ip, detail: identifier }),
   ]);
-  return response;
+  return respond();
 }
 
 const refuse = (message: string) => oidcErrors.invalid_target({ message });

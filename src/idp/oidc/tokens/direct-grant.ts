@@ -2,7 +2,7 @@ import { newId, sha256, UNUSED_HASH } from '../../../core/kernel/secrets.js';
 import type { Principal } from '../directory.js';
 import { newGrantToken, withAccessToken } from '../grant-tokens.js';
 import type { Target } from '../resources.js';
-import { GRANT, type GrantDocument, type Grants } from '../store.js';
+import { GRANT, type GrantDocument } from '../store.js';
 import { createTokenResponse, type TokenResponse } from './issuance.js';
 import type { SigningDependencies } from './jwt-access-token.js';
 
@@ -18,16 +18,12 @@ export interface DirectGrant {
   authentication: Pick<GrantDocument, 'authTime' | 'amr' | 'revocations'>;
 }
 
-export interface DirectGrantDependencies extends SigningDependencies {
-  grants: Grants;
-}
-
-/** Stores a grant that has been redeemed from the beginning, without a refresh token. */
-export async function issueDirectly(
+/** A grant that has been redeemed from the beginning, without a refresh token, and the response once it is stored. */
+export function createDirectGrant(
   { clientId, principal, target, key, authentication }: DirectGrant,
-  deps: DirectGrantDependencies,
-): Promise<TokenResponse> {
-  const { grants, clock, random } = deps;
+  deps: SigningDependencies,
+): { grant: GrantDocument; respond(): Promise<TokenResponse> } {
+  const { clock, random } = deps;
   const { resource, scopes } = target;
   const id = newId(GRANT, clock, random);
   const accessToken = newGrantToken('at_', id, random);
@@ -54,7 +50,9 @@ export async function issueDirectly(
     createdAt: now,
     accessTokens: withAccessToken({}, issued, { now, lifetimeSeconds: expiresIn }),
   };
-  await grants.insert(grant);
   const tokens = { accessToken, target, key, expiresIn, scope: issued.scope, refreshToken: undefined };
-  return createTokenResponse({}, grant, principal, { ...tokens, nonce: undefined }, deps);
+  return {
+    grant,
+    respond: () => createTokenResponse({}, grant, principal, { ...tokens, nonce: undefined }, deps),
+  };
 }

@@ -3,6 +3,7 @@ import { toSeconds } from '../../../core/kernel/clock.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import type { Audit } from '../../../core/ops/audit.js';
 import type { BackgroundTasks } from '../../../core/ops/background-tasks.js';
+import type { CommitParts } from '../../../core/ops/commit.js';
 import type { UnknownWritesRegistry } from '../../../core/ops/unknown-writes.js';
 import { AMR } from '../claims.js';
 import type { ClientAssertions } from '../client-assertion.js';
@@ -31,6 +32,7 @@ export interface TokenServiceDependencies extends SigningDependencies, OwnerDepe
   sessionDocuments: Sessions;
   resources: Resources;
   revocations: Revocations;
+  commit: CommitParts;
   directory: Pick<Directory, 'findPrincipal' | 'findClient'>;
   assertions: Pick<ClientAssertions, 'subjectOf' | 'verify'>;
   /** Keys of refresh tokens and their successors: the first is used for new ones, all of them for verification. */
@@ -145,20 +147,23 @@ export async function findAllowedOwner(
   return principal && client.principalKinds.includes(principal.kind) ? principal : null;
 }
 
-/**
- * Revokes everything that was issued from a grant. Its delegation ends first, so that the account page does not list it any
- * more.
- */
+/** Revokes everything that was issued from a grant, with its delegation. */
 export async function revokeGrant(
   grant: GrantDocument,
   event: string,
   ip: string,
-  { grants, delegations, revocations, audit, clock }: TokenDependencies,
+  { grants, delegations, revocations, commit, audit, clock }: TokenDependencies,
 ): Promise<void> {
   const { id, sub, delegation } = grant;
-  if (delegation) await (await delegations()).end(delegation.id, { ip });
-  const revoked = await revocations.end('txn', id, () =>
-    grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
-  );
-  if (revoked) await audit.record({ event, subject: sub, ip, detail: clientTrace(grant) });
+  const revoking = grants.changing({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
+  for (;;) {
+    const outcome = await commit([
+      revoking,
+      await revocations.ending('txn', id),
+      audit.entry({ event, subject: sub, ip, detail: clientTrace(grant) }),
+      ...(delegation ? await (await delegations()).ending(delegation.id, { ip }) : []),
+    ]);
+    if (outcome.committed || outcome.unmet === revoking) return;
+    // The delegation has ended since it was read.
+  }
 }

@@ -1,5 +1,7 @@
 import { isRecent, isUnexpired } from '../../../core/kernel/clock.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
+import type { Effect } from '../../../core/ops/commit.js';
+import type { Change, Where, Write } from '../../../core/storage/collection.js';
 import type { Client, Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import {
@@ -27,11 +29,14 @@ import { chooseTarget, lifetimeFor, scopeWith } from './target.js';
 /** What exchanges of tokens for a delegation have besides. */
 export interface RefreshRules {
   prefix: RefreshPrefix;
-  /** Checks the request before the token is used. Repeated calls have the effects of one. */
-  accept(grant: GrantDocument): Promise<void>;
+  /**
+   * Checks the request before the token is used. Repeated calls have the effects of one.
+   * @returns what is stored with the tokens
+   */
+  accept(grant: GrantDocument): Promise<readonly (Write | Effect)[]>;
 }
 
-const PLAIN: RefreshRules = { prefix: 'rt_', accept: async () => undefined };
+const PLAIN: RefreshRules = { prefix: 'rt_', accept: async () => [] };
 
 export interface RefreshRequest extends TokenRequest {
   token: string | undefined;
@@ -60,17 +65,21 @@ export async function refreshTokens(
       if (await deps.rotations.settle(presented)) continue;
       const isPrevious = grant.previousRefreshHash === presented;
       const isRetry = isPrevious && isRecent(grant.rotatedAt ?? 0, { now, within: deps.reuseWindowMs });
-      if (isRetry) await accept(grant);
-      if (isRetry) return repeatResponse(client, grant, principal, token, request, deps);
+      if (isRetry) {
+        const parts = await accept(grant);
+        const response = await repeatResponse(client, grant, principal, token, request, deps);
+        if (parts.length === 0 || (await deps.commit(parts)).committed) return response;
+        continue;
+      }
       // It may have been stolen, so the whole family is revoked (RFC 9700 §4.14.2).
       if (isPrevious || isIssuedRefreshToken(id, token, deps.seeds))
         await revokeGrant(grant, 'refresh.reused', ip, deps);
       throw oidcErrors.invalid_grant();
     }
-    await accept(grant);
-    const response = await rotate(client, grant, principal, token, request, deps);
+    const parts = await accept(grant);
+    const response = await rotate(client, grant, principal, token, request, parts, deps);
     if (response) return response;
-    // Another request changed the grant first, so it has to be read again.
+    // Another request changed the grant, or ended its delegation, so that it has to be read again.
   }
 }
 
@@ -81,9 +90,10 @@ async function rotate(
   principal: Principal,
   token: string,
   { scope, resources = [], prove }: TokenRequest,
+  parts: readonly (Write | Effect)[],
   deps: TokenDependencies,
 ): Promise<TokenResponse | null> {
-  const { rotations, grants, clock, seeds } = deps;
+  const { rotations, grants, commit, clock, seeds } = deps;
   const { id } = grant;
   const now = clock.now();
   const target = await chooseTarget(grant, resources, principal, deps);
@@ -98,24 +108,25 @@ async function rotate(
     ...(key !== undefined && { key }),
   };
   const [presented, next] = [sha256(token), sha256(refreshToken)];
-  const isRotated = await grants
-    .changeOne(
-      { id, revision: grant.revision ?? null, revokedAt: null },
-      {
-        set: {
-          refreshHash: next,
-          previousRefreshHash: presented,
-          rotatedAt: now,
-          refreshExpiresAt: refreshExpiry(grant, now),
-          accessTokens: withAccessToken(grant, issued, { now, lifetimeSeconds: expiresIn }),
-        },
-        inc: { revision: 1 },
-      },
-    )
-    .catch((error: unknown) => {
-      rotations.remember(presented, { id, clientId: client.id, presented, next, rotatedAt: now }, error);
-      throw error;
-    });
+  const current: Where<GrantDocument> = { id, revision: grant.revision ?? null, revokedAt: null };
+  const change: Change<GrantDocument> = {
+    set: {
+      refreshHash: next,
+      previousRefreshHash: presented,
+      rotatedAt: now,
+      refreshExpiresAt: refreshExpiry(grant, now),
+      accessTokens: withAccessToken(grant, issued, { now, lifetimeSeconds: expiresIn }),
+    },
+    inc: { revision: 1 },
+  };
+  const rotating =
+    parts.length === 0
+      ? grants.changeOne(current, change)
+      : commit([grants.changing(current, change), ...parts]).then(({ committed }) => committed);
+  const isRotated = await rotating.catch((error: unknown) => {
+    rotations.remember(presented, { id, clientId: client.id, presented, next, rotatedAt: now }, error);
+    throw error;
+  });
   if (!isRotated) return null;
   rotations.forget(presented);
   const tokens = { accessToken, target, key, expiresIn, scope: granted, refreshToken, nonce: undefined };

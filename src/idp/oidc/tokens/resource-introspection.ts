@@ -40,5 +40,5 @@ export async function revokeJwtAccessToken(
   deps: TokenDependencies,
 ): Promise<void> {
   const claims = await readAccessToken(token, deps);
-  if (claims?.client_id === client.id) await deps.revocations.revoke('jti', claims.jti);
+  if (claims?.client_id === client.id) await deps.revocations.revokeToken(claims.jti);
 }

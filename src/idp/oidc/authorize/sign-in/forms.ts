@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, message } from '../../../../core/http/messages.js';
 import type { Page } from '../../../../core/http/pages.js';
 import { requestSource } from '../../../../core/http/routes.js';
+import type { Effect } from '../../../../core/ops/commit.js';
 import { AMR } from '../../claims.js';
 import type { Consent } from '../../consents.js';
 import type { DelegationRequest } from '../../delegations/request.js';
@@ -40,9 +41,11 @@ export function createInteractionForms(services: OidcServices) {
     reply: FastifyReply,
     principal: Principal,
     amr: readonly string[] | undefined,
+    record?: Effect,
   ) => {
     const previous = cookies.session.read(request);
-    const { token, session } = await sessions.start(principal, previous, requestSource(request), amr);
+    const source = requestSource(request);
+    const { token, session } = await sessions.start(principal, previous, source, { amr, record });
     cookies.session.set(reply, token);
     return session;
   };
@@ -84,13 +87,13 @@ export function createInteractionForms(services: OidcServices) {
     principal: Principal,
     amr?: readonly string[],
   ): Promise<void> => {
-    await Promise.all([
-      startSession(request, reply, principal, amr),
-      leadsToPage(signInRequest) || rememberConsent(principal, signInRequest),
-    ]);
     const { ip } = requestSource(request);
     const detail = nameOf(signInRequest);
-    await audit.record({ event: 'login.succeeded', subject: principal.id, ip, detail });
+    const record = audit.entry({ event: 'login.succeeded', subject: principal.id, ip, detail });
+    await Promise.all([
+      startSession(request, reply, principal, amr, record),
+      leadsToPage(signInRequest) || rememberConsent(principal, signInRequest),
+    ]);
   };
 
   /**
