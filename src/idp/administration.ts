@@ -8,9 +8,9 @@ import { idpServerSchema } from '../core/server/options.js';
 import { openExistingStore, openStore } from '../core/storage/open.js';
 import { createOutbox } from '../shared/email/outbox.js';
 import { mailCollection } from '../shared/email/store.js';
-import { type AnnounceFactor, factorCollection, removeFactor } from '../shared/factors/store.js';
-import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../shared/passkeys/store.js';
-import { createLoginMails } from './logins.js';
+import { factorCollection, removeFactor } from '../shared/factors/store.js';
+import { passkeyCollection, removePasskeys } from '../shared/passkeys/store.js';
+import { createReadPerson } from './logins.js';
 import { SCOPES } from './oidc/claims.js';
 import { createGrantedAccess, type GrantedAccess } from './oidc/granted-access.js';
 import { hasMailServer, idpSchema, idTokenAlgorithmsOf, uriRulesOf } from './options.js';
@@ -110,29 +110,30 @@ const openTrust = (context: CommandContext, { find }: ResourceService, { clients
   });
 
 function createRemovals(context: CommandContext, sendsMails: boolean) {
-  const { store, audit } = context;
-  const [factors, passkeys] = [factorCollection(store), passkeyCollection(store)];
-  const announce = sendsMails ? createAnnouncements(context) : undefined;
+  const { store } = context;
+  const readPerson = createReadPerson(
+    principalCollection(store),
+    sendsMails ? createCommandMails(context) : undefined,
+  );
+  const removal = {
+    ...context,
+    factors: factorCollection(store),
+    passkeys: passkeyCollection(store),
+    readAccount: readPerson,
+  };
   return {
     /** Removes the second factor of a person; false without one. */
-    removeFactor: (sub: string): Promise<boolean> =>
-      removeFactor(sub, COMMAND_SOURCE, { ...context, factors, announce: announce?.factor }),
+    removeFactor: (sub: string): Promise<boolean> => removeFactor(sub, COMMAND_SOURCE, removal),
     /** Removes all passkeys of a person and returns their number. */
-    removePasskeys: (sub: string): Promise<number> =>
-      removePasskeys(sub, COMMAND_SOURCE, { passkeys, audit, announce: announce?.passkey }),
+    removePasskeys: (sub: string): Promise<number> => removePasskeys(sub, COMMAND_SOURCE, removal),
   };
 }
 
-/** Enqueues the mails about removed factors and passkeys, which a server sends. They do not say from where. */
-function createAnnouncements(context: CommandContext): { factor: AnnounceFactor; passkey: AnnouncePasskey } {
+/** Enqueues the mails about removed factors and passkeys, which a server sends. */
+function createCommandMails(context: CommandContext) {
   const { store, issuer: publicUrl } = context;
   const messages = createMessages();
   const wake = () => undefined;
   const outbox = createOutbox({ ...context, mails: mailCollection(store), messages, publicUrl, wake });
-  const mails = createPersonMails({ ...context, outbox, messages });
-  const { factor, passkey } = createLoginMails(principalCollection(store), mails);
-  return {
-    factor: (kind, sub, version) => factor(kind, sub, version, undefined),
-    passkey: (change, sub) => passkey(change, sub, undefined),
-  };
+  return createPersonMails({ ...context, outbox, messages });
 }

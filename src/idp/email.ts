@@ -17,6 +17,6 @@ export async function openEmail(context: IdpContext): Promise<EmailModule | unde
     colours: brand.colours,
     publicUrl: issuer,
     settings: async () => ({ siteName: brand.name(), emailNotifications: true }),
-    readUserVersion: async (sub, field) => (await context.versions.read(sub, field)) ?? null,
+    readUserVersion: async () => null,
   });
 }

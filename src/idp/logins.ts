@@ -1,38 +1,39 @@
+import { reportedSource } from '../core/http/request-details.js';
 import { DAY } from '../core/kernel/clock.js';
 import { AppError } from '../core/kernel/errors.js';
+import { nullIfTaken } from '../core/storage/collection.js';
 import type { SecondFactors } from '../shared/account-pages/service.js';
 import type { FactorService } from '../shared/factors/service.js';
-import {
-  type AnnounceFactor,
-  FACTOR_VERSION,
-  factorCollection,
-  readFactorVersion,
-  refuseMissingKey,
-} from '../shared/factors/store.js';
+import { type ChangeSource, refuseMissingKey } from '../shared/factors/store.js';
 import type { PasskeyService } from '../shared/passkeys/service.js';
-import type { AnnouncePasskey } from '../shared/passkeys/store.js';
 import type { IdpContext } from './context.js';
 import type { PasskeySignUp, SecondFactor } from './oidc/directory.js';
 import type { PersonMails } from './provisioning/mails.js';
 import { idOfSignUp, type Principals } from './provisioning/principals.js';
-import type { PrincipalCollection } from './provisioning/store.js';
+import { type PrincipalCollection, principalCollection } from './provisioning/store.js';
 import type { AddressVerification } from './provisioning/verification.js';
 
 /** Second factors and passkeys, with the rules of this product. */
 
-/** Enqueues the mails about changes of second factors and passkeys. */
-export function createLoginMails(principals: PrincipalCollection, mails: PersonMails) {
-  const factor: AnnounceFactor = async (kind, sub, version, source) => {
+/** Reads the accounts of people for changes of what gives access to them. */
+export type ReadPerson = ReturnType<typeof createReadPerson>;
+
+/** @param mails absent without a mail server */
+export const createReadPerson =
+  (principals: PrincipalCollection, mails: PersonMails | undefined) => async (sub: string) => {
     const person = await principals.findOne({ id: sub });
-    const change = { kind, versionField: FACTOR_VERSION, version };
-    if (person) await mails.secondFactorChanged(person, change, source);
+    if (!person || person.state === 'deleted') return null;
+    const { state, epoch, signInRevision } = person;
+    // What gives the account to a new owner increments the epoch.
+    const asRead = { id: sub, state, epoch: epoch ?? null, signInRevision: signInRevision ?? null };
+    return {
+      nextRevision: principals.changing(asRead, { inc: { signInRevision: 1 } }),
+      factorMail: (change: 'added' | 'removed', source: ChangeSource) =>
+        mails?.secondFactorChanged(person, change, reportedSource(source)),
+      passkeyMail: (change: 'added' | 'removed', source: ChangeSource) =>
+        mails?.passkeyChanged(person, change, reportedSource(source)),
+    };
   };
-  const passkey: AnnouncePasskey = async (change, sub, source) => {
-    const person = await principals.findOne({ id: sub });
-    if (person) await mails.passkeyChanged(person, change, source);
-  };
-  return { factor, passkey };
-}
 
 /**
  * Loads second factors if their encryption key is configured.
@@ -40,22 +41,16 @@ export function createLoginMails(principals: PrincipalCollection, mails: PersonM
  */
 export async function openFactors(
   context: IdpContext,
-  announce: AnnounceFactor | undefined,
+  readAccount: ReadPerson,
 ): Promise<FactorService | undefined> {
   const { factorEncryptionKey: key, factorEncryptionKeyPrevious: previous } = context.values;
   if (key === undefined) {
-    const { store, versions } = context;
-    await refuseMissingKey(store, { program: 'idp', variable: 'IDP_FACTOR_ENCRYPTION_KEY' });
-    // For the mails about factors that a command has removed before.
-    const factors = factorCollection(store);
-    versions.add(async (sub, field) =>
-      field === FACTOR_VERSION ? readFactorVersion(factors, sub) : undefined,
-    );
+    await refuseMissingKey(context.store, { program: 'idp', variable: 'IDP_FACTOR_ENCRYPTION_KEY' });
     return undefined;
   }
   const { createFactorModule } = await import('../shared/factors/module.js');
   const keys = previous === undefined ? ([key] as const) : ([key, previous] as const);
-  return createFactorModule(context, { keys, issuer: () => context.brand.name(), announce }).service;
+  return createFactorModule(context, { keys, issuer: () => context.brand.name(), readAccount }).service;
 }
 
 /** The passkeys of people, and the script of the pages that use them. */
@@ -64,12 +59,15 @@ export type PasskeysOfPeople = PasskeyService & { script: string };
 /** Loads passkeys if they are enabled. */
 export async function openPasskeys(
   context: IdpContext,
-  announce: AnnouncePasskey | undefined,
+  readAccount: ReadPerson,
 ): Promise<PasskeysOfPeople | undefined> {
   if (!context.values.passkeys) return undefined;
+  const people = principalCollection(context.store);
+  const hasPassword = async (sub: string) => (await people.findOne({ id: sub }))?.passkeyOnly !== true;
+  context.signInMethods.add('password', { isHeld: hasPassword });
   const { createPasskeyModule, readPasskeyScript } = await import('../shared/passkeys/module.js');
   const { issuer: address, brand } = context;
-  const { service } = createPasskeyModule(context, { address, name: () => brand.name(), announce });
+  const { service } = createPasskeyModule(context, { address, name: () => brand.name(), readAccount });
   return { ...service, script: readPasskeyScript() };
 }
 
@@ -110,10 +108,7 @@ export function createSecondFactor(
   };
 }
 
-/**
- * Creates people with a passkey and without a password. The passkey is stored first: after a crash in between, no account has
- * the user name, and the passkey belongs to no account.
- */
+/** Creates people with a passkey and without a password. */
 export function createPasskeySignUp(
   { script, ...service }: PasskeysOfPeople,
   principals: Principals,
@@ -126,13 +121,10 @@ export function createPasskeySignUp(
     async create({ form, credential, ...person }, source) {
       const id = idOfSignUp(form);
       const device = [source.browser?.(), source.system?.()].filter((part) => part !== undefined).join(', ');
-      const isAdded = await service.add(id, { form, credential, name: device || 'Passkey' }, source);
-      if (!isAdded) return null;
-      return principals.registerWithPasskey({ id, ...person }, source).catch(async (error: unknown) => {
-        // After an outage of the store, the account may exist.
-        if (error instanceof AppError) await service.forget(id);
-        throw error;
-      });
+      const passkey = await service.first(id, { form, credential, name: device || 'Passkey' }, source);
+      if (!passkey) return null;
+      // A unique violation is a repeated response.
+      return principals.registerWithPasskey({ id, ...person }, passkey, source).catch(nullIfTaken);
     },
   };
 }

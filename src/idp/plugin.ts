@@ -11,8 +11,8 @@ import { createDecorator } from './decorator.js';
 import type { IdentityProviderOptions } from './documented-options.js';
 import { openEmail } from './email.js';
 import {
-  createLoginMails,
   createPasskeySignUp,
+  createReadPerson,
   createSecondFactor,
   openFactors,
   openPasskeys,
@@ -86,9 +86,9 @@ async function openModules(context: IdpContext): Promise<IdpModules> {
   const { endSessions, endClient, consents } = granted;
   const email = await openEmail(context);
   const mails = email && createPersonMails({ ...context, outbox: email.service });
-  const announce = mails && createLoginMails(people, mails);
-  const factors = await openFactors(context, announce?.factor);
-  const passkeys = await openPasskeys(context, announce?.passkey);
+  const readPerson = createReadPerson(people, mails);
+  const factors = await openFactors(context, readPerson);
+  const passkeys = await openPasskeys(context, readPerson);
   const provisioning = createProvisioningModule(context, {
     issuer,
     isSignupOpen,

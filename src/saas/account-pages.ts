@@ -179,11 +179,6 @@ function sourcesOf(modules: SaasModules, identityOf: IdentityOf, script: string)
       ...passkeys.service,
       script,
       isOpenTo: (person) => identityOf(person).user.emailVerified,
-      remove: (id, passkey, source, { keepsOne }) =>
-        passkeys.service.remove(id, passkey, source, {
-          keepsOne,
-          hasOtherLogin: () => passkeys.hasOtherLogin(id),
-        }),
     },
     // The deletion of an account deletes everything.
     forget: async () => undefined,

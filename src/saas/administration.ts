@@ -122,7 +122,6 @@ function createModules(store: Store, { values, production, warn }: CommandOption
     summaryOf: billing.summaryOf,
     siteName: settings.siteName,
     event: events.event,
-    announceEvent: events.announce,
   });
   return { users, billing };
 }

@@ -5,12 +5,12 @@ import type { AgentAccess } from './agents/access.js';
 import { configuredAgents, requireScope } from './agents/schemas.js';
 import { contributeAgentLinks } from './agents/store.js';
 import { authErrors } from './auth/errors.js';
-import type { ChangeMails } from './auth/mails.js';
 import type { UsersModule } from './auth/module.js';
 import { isDisabled } from './auth/store.js';
 import type { SaasBase } from './base.js';
 import type { SaasEventBus } from './events.js';
 import type { UserGuard, UserRequest } from './guards.js';
+import type { ReadUser } from './sign-in-methods.js';
 
 /** The scopes of our own routes. */
 export const OWN_SCOPES = ['profile:read', 'billing:read', 'billing:write'] as const;
@@ -21,7 +21,7 @@ export type SaasAgents = NonNullable<Awaited<ReturnType<typeof openAgents>>>;
 export interface AgentOptions {
   users: UsersModule;
   events: SaasEventBus;
-  changeMails: ChangeMails;
+  readUser: ReadUser;
   /** The name of the application. */
   name(): string;
 }
@@ -29,7 +29,7 @@ export interface AgentOptions {
 /** Loads the access of agents if an identity provider is configured. */
 export async function openAgents(
   { fastify, context, values, publicUrl, apiUrl, agentScopes, secrets, origins }: SaasBase,
-  { users, events, changeMails, name }: AgentOptions,
+  { users, events, readUser, name }: AgentOptions,
 ) {
   contributeAgentLinks(context);
   const configured = configuredAgents(values);
@@ -65,8 +65,8 @@ export async function openAgents(
     origins,
     secrets,
     provider: await openIdentityProvider(context, configured),
-    announce: changeMails.agents,
-    announceEvent: events.announceEvent,
+    readUser,
+    event: events.event,
     metadataUrl: new URL(resource).origin + server.metadataPath,
     verify: server.verify,
     refusalOf: (error) => (error instanceof errors.ResourceError ? error : undefined),

@@ -20,7 +20,13 @@ import { createEventBus } from './events.js';
 import { type ResolvedSaas, resolveSaas } from './options.js';
 import { registerSaasRoutes } from './routes.js';
 import { createSettingsModule, openCustomSettings } from './settings/module.js';
-import { openEmailLogin, openLoginProviders, openPasskeys, openSecondFactors } from './sign-in-methods.js';
+import {
+  createReadUser,
+  openEmailLogin,
+  openLoginProviders,
+  openPasskeys,
+  openSecondFactors,
+} from './sign-in-methods.js';
 import { openWebhooks } from './webhooks.js';
 
 /** Creates the modules, registers them on `fastify` and returns what they share. */
@@ -76,8 +82,7 @@ async function openServices(base: SaasBase) {
       const current = await settings.service.current();
       return { ...current, siteName: values.brandName ?? current.siteName };
     },
-    readUserVersion: async (userId, field) =>
-      (await context.versions.read(userId, field)) ?? readUserVersion(userDocuments, userId, field),
+    readUserVersion: (userId, field) => readUserVersion(userDocuments, userId, field),
   });
   return { webhooks, events, settings, messages, brand, pages, email };
 }
@@ -101,14 +106,14 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
     marksProfileChanges: values.paymentSecretKey !== undefined,
     profileChanged: billing.sendProfiles,
   });
-  const { mails, changeMails } = createAccountMailsModule(context, {
+  const { mails } = createAccountMailsModule(context, {
     config: values,
-    users: userDocuments,
     outbox: email.service,
     publicUrl,
     mountedAt,
   });
-  const secondFactors = await openSecondFactors(base, { issuer: brand.name, changeMails });
+  const readUser = createReadUser(userDocuments, mails);
+  const secondFactors = await openSecondFactors(base, { issuer: brand.name, readUser });
   const emailLogin = await openEmailLogin(base, { messages });
   const auth = createAuthModule(context, {
     ...events,
@@ -126,9 +131,9 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
     pages,
     messages,
   });
-  const loginProviders = await openLoginProviders(base, { auth, changeMails, messages });
-  const passkeys = await openPasskeys(base, { auth, changeMails, messages, name: brand.name });
-  const agents = await openAgents(base, { users, events, changeMails, name: brand.name });
+  const loginProviders = await openLoginProviders(base, { auth, readUser, messages });
+  const passkeys = await openPasskeys(base, { auth, readUser, messages, name: brand.name });
+  const agents = await openAgents(base, { users, events, readUser, name: brand.name });
   return { billing, users, secondFactors, auth, loginProviders, passkeys, agents };
 }
 

@@ -1,22 +1,47 @@
 import type { Messages } from '../core/http/messages.js';
+import { reportedSource } from '../core/http/request-details.js';
+import type { RequestSource } from '../core/http/routes.js';
 import { DAY } from '../core/kernel/clock.js';
-import { refuseMissingKey } from '../shared/factors/store.js';
+import { type ChangeSource, refuseMissingKey } from '../shared/factors/store.js';
 import { contributePasskeys } from '../shared/passkeys/store.js';
-import type { ChangeMails } from './auth/mails.js';
+import type { AccountMails } from './auth/mails.js';
 import type { AuthModule } from './auth/module.js';
 import { SignInAnswer } from './auth/schemas.js';
 import { registerChallengeKind } from './auth/sessions/jwt.js';
+import type { Users } from './auth/store.js';
 import type { SaasBase } from './base.js';
 import { contributeIdentities } from './login-providers/store.js';
 
 /** The ways to sign in beside a password. Each is loaded if it is configured. */
+
+/** Reads the accounts of users for changes of what gives access to them. */
+export type ReadUser = ReturnType<typeof createReadUser>;
+
+export const createReadUser = (users: Users, mails: AccountMails) => async (id: string) => {
+  const user = await users.findOne({ id, deletingAt: null });
+  if (!user) return null;
+  const { sessionEpoch, signInRevision } = user;
+  // What gives the account to a new owner increments the epoch.
+  const asRead = { id, sessionEpoch, deletingAt: null, signInRevision: signInRevision ?? null };
+  return {
+    nextRevision: users.changing(asRead, { inc: { signInRevision: 1 } }),
+    factorMail: (change: 'added' | 'removed', source: ChangeSource) =>
+      mails.secondFactorChanged(user, change, reportedSource(source)),
+    passkeyMail: (change: 'added' | 'removed', source: ChangeSource) =>
+      mails.passkeyChanged(user, change, reportedSource(source)),
+    identityMail: (change: 'connected' | 'disconnected', provider: string, source: RequestSource) =>
+      mails.identityChanged(user, change, provider, source),
+    agentsMail: (change: 'connected' | 'disconnected', source: RequestSource) =>
+      mails.agentsChanged(user, change, source),
+  };
+};
 
 export type SaasSecondFactors = NonNullable<Awaited<ReturnType<typeof openSecondFactors>>>;
 
 /** @throws ConfigurationError without a key, if users have second factors */
 export async function openSecondFactors(
   { fastify, context, values, mount }: SaasBase,
-  { issuer, changeMails }: { issuer(): string; changeMails: ChangeMails },
+  { issuer, readUser }: { issuer(): string; readUser: ReadUser },
 ) {
   const { factorEncryptionKey: key, factorEncryptionKeyPrevious: previous } = values;
   if (key === undefined) {
@@ -27,9 +52,7 @@ export async function openSecondFactors(
   const { service } = createFactorModule(context, {
     keys: previous === undefined ? [key] : [key, previous],
     issuer,
-    announce: async (kind, userId, version, source) => {
-      await context.commit([await changeMails.secondFactor({ kind, version }, userId, source)]);
-    },
+    readAccount: readUser,
   });
   const isRequired = values.secondFactor === 'required';
   const graceMs = values.secondFactorGraceDays * DAY;
@@ -57,7 +80,7 @@ export async function openEmailLogin(
 
 export async function openLoginProviders(
   { context, config, values, publicUrl, apiUrl, secrets, origins }: SaasBase,
-  { auth, changeMails, messages }: { auth: AuthModule; changeMails: ChangeMails; messages: Messages },
+  { auth, readUser, messages }: { auth: AuthModule; readUser: ReadUser; messages: Messages },
 ) {
   contributeIdentities(context);
   const { login: providers } = values;
@@ -65,11 +88,8 @@ export async function openLoginProviders(
   const { createLoginProvidersModule } = await import('./login-providers/module.js');
   return createLoginProvidersModule(context, {
     providers,
-    accounts: {
-      ...auth.service.federated,
-      announce: changeMails.identity,
-      hasOtherLogin: (userId) => context.signInMethods.hasOther('identity', userId),
-    },
+    accounts: auth.service.federated,
+    readUser,
     signInResponse: SignInAnswer,
     secrets,
     publicUrl,
@@ -86,10 +106,10 @@ export async function openPasskeys(
   { context, values, publicUrl, secrets, origins }: SaasBase,
   {
     auth,
-    changeMails,
+    readUser,
     messages,
     name,
-  }: { auth: AuthModule; changeMails: ChangeMails; messages: Messages; name(): string },
+  }: { auth: AuthModule; readUser: ReadUser; messages: Messages; name(): string },
 ) {
   contributePasskeys(context);
   if (!values.passkeys) return undefined;
@@ -100,15 +120,12 @@ export async function openPasskeys(
     address: publicUrl,
     name,
     origins,
-    announce: async (change, userId, source) => {
-      await context.commit([await changeMails.passkey(change, userId, source)]);
-    },
+    readAccount: readUser,
   });
   const { passkey, proveOwner } = auth.service;
-  const hasOtherLogin = (userId: string) => context.signInMethods.hasOther('passkey', userId);
   const { flows, plugin } = createPasskeyApi(context, {
     service,
-    accounts: { ...passkey, proveOwner, hasOtherLogin },
+    accounts: { ...passkey, proveOwner },
     secrets,
     signInResponse: SignInAnswer,
     messages,
@@ -116,8 +133,6 @@ export async function openPasskeys(
   return {
     service,
     flows,
-    /** Whether the user can sign in without a passkey. */
-    hasOtherLogin,
     /** Reads the script of the pages that use them. */
     readScript: readPasskeyScript,
     plugin,

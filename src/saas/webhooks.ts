@@ -1,6 +1,5 @@
 import { type EventProof, provesChange } from '../core/ops/events.js';
 import type { Store } from '../core/storage/collection.js';
-import { agentLinkCollection } from './agents/store.js';
 import { sessionCollection, userCollection } from './auth/store.js';
 import type { SaasBase } from './base.js';
 import { EVENT_NAMES } from './events.js';
@@ -12,7 +11,6 @@ export function createProofCheck(store: Store): (proof: EventProof) => Promise<b
   const documents: Record<string, { findOne(where: { id: string }): Promise<object | null> }> = {
     user: userCollection(store),
     session: sessionCollection(store),
-    'agent-link': agentLinkCollection(store),
   };
   return async (proof) => {
     const document = await documents[proof.of]?.findOne({ id: proof.id });

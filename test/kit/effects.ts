@@ -8,4 +8,5 @@ export const SILENT_AUDIT: Audit = {
   entry: () => NO_EFFECT,
   record: async () => undefined,
   recordFailure: async () => undefined,
+  failureEntry: () => NO_EFFECT,
 };

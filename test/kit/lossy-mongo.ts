@@ -6,18 +6,28 @@ const { MongoNetworkError } = mongodbPlugin.mongodb;
 /** A host's connection that loses the response to a write, which takes effect. */
 export interface LossyMongo {
   mongo: HostMongo;
-  /** Loses the response to the n-th next update of a document in this collection; by default, the next one. */
-  lose(collection: string, nth?: number): void;
+  /** Loses the response to the next commit that changes a document of this collection, or to its next `updateOne`. */
+  lose(collection: string): void;
 }
 
 export function lossyMongo(client: mongodb.MongoClient, uri: string): LossyMongo {
   const db = client.db(new URL(uri).pathname.slice(1));
-  let losing = { collection: '', nth: 0 };
+  let losing: string | undefined;
+  const lost = new WeakSet<mongodb.ClientSession>();
 
   const lossy = (collection: mongodb.Collection) =>
     override(collection, {
+      updateOne(...args: Parameters<typeof collection.updateOne>) {
+        const session = args[2]?.session;
+        if (session && losing === collection.collectionName) {
+          losing = undefined;
+          lost.add(session);
+        }
+        return collection.updateOne(...args);
+      },
       async findOneAndUpdate(...args: Parameters<typeof collection.findOneAndUpdate>) {
-        const isLost = losing.collection === collection.collectionName && --losing.nth === 0;
+        const isLost = losing === collection.collectionName;
+        if (isLost) losing = undefined;
         const response = await collection.findOneAndUpdate(...args);
         if (isLost) throw new MongoNetworkError('connection closed');
         return response;
@@ -25,13 +35,20 @@ export function lossyMongo(client: mongodb.MongoClient, uri: string): LossyMongo
     });
   return {
     mongo: {
-      client,
+      client: override(client, {
+        withSession: (run: (session: mongodb.ClientSession) => Promise<unknown>) =>
+          client.withSession(async (session) => {
+            const outcome = await run(session);
+            if (lost.has(session)) throw new MongoNetworkError('connection closed');
+            return outcome;
+          }),
+      }),
       db: override(db, {
         collection: (...args: Parameters<typeof db.collection>) => lossy(db.collection(...args)),
       }),
     },
-    lose(collection, nth = 1) {
-      losing = { collection, nth };
+    lose(collection) {
+      losing = collection;
     },
   };
 }

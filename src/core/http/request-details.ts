@@ -5,6 +5,10 @@ import type { RequestSource } from './routes.js';
 /** The client of a request, as a mail reports it to the owner of the account. Absent for a request of the operator. */
 export type ReportedSource = Pick<RequestSource, 'ip' | 'browser'> | undefined;
 
+/** What a mail reports of the source of a change: nothing of the operator, who is named by `by`. */
+export const reportedSource = <S extends { by?: string | undefined }>(source: S): S | undefined =>
+  source.by === undefined ? source : undefined;
+
 /**
  * When and from where a request was made, as values of a mail: never more than the address block and the family of the
  * browser.

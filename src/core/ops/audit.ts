@@ -7,7 +7,7 @@ import { type Clock, DAY, every, MINUTE } from '../kernel/clock.js';
 import { idsUntil, newId, type Random } from '../kernel/secrets.js';
 import { type Collection, nullIfTaken, type Store, StoreUnavailable } from '../storage/collection.js';
 import { firstPagesOf } from '../storage/pages.js';
-import { type Effect, effectOf } from './commit.js';
+import { type Effect, effectOf, NO_EFFECT } from './commit.js';
 import { type FailedAttempt, FailureLog } from './failure-log.js';
 import type { RunReport } from './jobs.js';
 import { purgeCreatedBefore } from './purge.js';
@@ -107,6 +107,8 @@ export interface Audit {
    * summary, so that unauthenticated clients cannot fill the store.
    */
   recordFailure(attempt: FailedAttempt): Promise<void>;
+  /** The same for the commit of what the attempt has changed. */
+  failureEntry(attempt: FailedAttempt): Effect;
 }
 
 /** The audit with its maintenance, for the module context. */
@@ -203,17 +205,27 @@ function recordingIn(
     await Promise.all(due.map(record));
   };
 
+  /** Whether a failure gets a record of its own. */
+  const admits = (attempt: FailedAttempt): boolean => {
+    if (failures.admits(attempt)) return true;
+    // Started by the first failure without a record of its own, so that a process without failures has no timer.
+    stopTimer ??= every(clock, MINUTE, () => void recordSummaries());
+    return false;
+  };
+
+  const entry: Audit['entry'] = (given) => effectOf(records.inserting(create(given)));
+
   return {
-    entry: (entry) => effectOf(records.inserting(create(entry))),
+    entry,
 
     record,
 
     async recordFailure(attempt) {
       await recordSummaries();
-      if (failures.admits(attempt)) return record(attempt);
-      // Started by the first failure without a record of its own, so that a process without failures has no timer.
-      stopTimer ??= every(clock, MINUTE, () => void recordSummaries());
+      if (admits(attempt)) await record(attempt);
     },
+
+    failureEntry: (attempt) => (admits(attempt) ? entry(attempt) : NO_EFFECT),
 
     async close() {
       stopTimer?.();

@@ -14,13 +14,14 @@ export const effectOf = (write: Write, afterCommit: () => void = () => undefined
 
 /** For a part that is not configured. */
 export const NO_EFFECT: Effect = { writes: [], afterCommit: () => undefined };
+export type CommitPart = Write | Effect | undefined;
 
 /**
  * Makes writes that belong together, with what follows from them: all or nothing. Parts that are undefined are left out.
  *
  * @throws UniqueViolation with nothing written
  */
-export type CommitParts = (parts: readonly (Write | Effect | undefined)[]) => Promise<Commit>;
+export type CommitParts = (parts: readonly CommitPart[]) => Promise<Commit>;
 
 export function createCommit(store: Pick<Store, 'commit'>): CommitParts {
   return async (parts) => {

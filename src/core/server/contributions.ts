@@ -1,4 +1,6 @@
 import type { RequestSource } from '../http/routes.js';
+import type { CommitPart, CommitParts } from '../ops/commit.js';
+import type { Write } from '../storage/collection.js';
 
 /**
  * What several domains have a share in. Each domain adds its part when it is created, so that those that use the whole name
@@ -11,7 +13,7 @@ export interface AccountDataPart {
   section?: { name: string; read(account: string): Promise<unknown> | AsyncIterable<unknown[]> };
   /** Ends what costs the person money, before anything is deleted. Idempotent. */
   close?(account: string): Promise<void>;
-  /** Idempotent: it is called before and after the deletion of the account, because requests may be under way. */
+  /** Deletes it before the account. Idempotent, because a deletion that was interrupted is repeated. */
   delete?(account: string): Promise<unknown>;
 }
 
@@ -41,21 +43,43 @@ export function createAccountData() {
 
 /** What gives access to an account. */
 export interface SignInMethod {
-  /**
-   * Whether the account can sign in with it alone, after the removals that have begun. Absent for what does not suffice, such
-   * as a second factor.
-   */
+  /** Whether the account can sign in with it alone. Absent for what does not suffice, such as a second factor. */
   isHeld?(account: string): Promise<boolean>;
-  /** Deletes it without a trace. Idempotent. */
-  forget?(account: string): Promise<unknown>;
-  /** Removes it because the account has a new owner, with a record in the audit. Idempotent. Default: as `forget`. */
-  remove?(account: string, source: RequestSource): Promise<unknown>;
+  /**
+   * What removes it, for the commit of a deletion or of a change of the owner. An account that stays has to be read before, as for any change
+   * of its sign-in methods.
+   *
+   * @param source the request of the new owner, for a record in the audit
+   */
+  removal?(account: string, source?: RequestSource): Promise<readonly CommitPart[]>;
+}
+
+/**
+ * An account, read before a change of what gives access to it. The commit of the change contains `nextRevision`: of simultaneous changes, one is
+ * made and the others are decided again.
+ */
+export interface ReadAccount {
+  /** Increments the revision of the account, if that and the owner are still those that were read. */
+  nextRevision: Write;
 }
 
 export type SignInMethods = ReturnType<typeof createSignInMethods>;
 
-export function createSignInMethods() {
+export function createSignInMethods(commit: CommitParts) {
   const methods: { name: string; method: SignInMethod }[] = [];
+
+  const removal = async (account: string, source?: RequestSource): Promise<readonly CommitPart[]> => {
+    const parts = methods.map(async ({ method }) => (await method.removal?.(account, source)) ?? []);
+    return (await Promise.all(parts)).flat();
+  };
+
+  const removeAll = async (account: string, source?: RequestSource): Promise<void> => {
+    for (;;) {
+      const parts = await removal(account, source);
+      if (parts.every((part) => part === undefined) || (await commit(parts)).committed) return;
+    }
+  };
+
   return {
     /** A domain may add several parts under one name. */
     add: (name: string, method: SignInMethod): void => void methods.push({ name, method }),
@@ -68,40 +92,13 @@ export function createSignInMethods() {
       return false;
     },
 
-    /** Deletes everything but the password, which belongs to the account. */
-    async forget(account: string): Promise<void> {
-      await Promise.all(methods.map(({ method }) => method.forget?.(account)));
-    },
+    /** What removes everything but the password, which belongs to the account; `source` as for `SignInMethod.removal`. No mail: it would go to the new owner. */
+    removal,
 
-    /** The same for an account that has a new owner, who gets no mail about what a stranger has set up. */
-    async remove(account: string, source: RequestSource): Promise<void> {
-      await Promise.all(
-        methods.map(({ method }) =>
-          method.remove ? method.remove(account, source) : method.forget?.(account),
-        ),
-      );
-    },
-  };
-}
+    /** Deletes everything but the password. */
+    forget: (account: string): Promise<void> => removeAll(account),
 
-/** The current value of a version field of an account; undefined if the field is another domain's. */
-export type ReadVersion = (account: string, field: string) => Promise<number | undefined>;
-
-export type Versions = ReturnType<typeof createVersions>;
-
-/** The versions that mails about changes wait for. */
-export function createVersions() {
-  const readers: ReadVersion[] = [];
-  return {
-    add: (read: ReadVersion): void => void readers.push(read),
-
-    /** Undefined for a field that no domain has added. */
-    async read(account: string, field: string): Promise<number | undefined> {
-      for (const read of readers) {
-        const version = await read(account, field);
-        if (version !== undefined) return version;
-      }
-      return undefined;
-    },
+    /** The same for an account that has a new owner, with records in the audit. */
+    remove: (account: string, source: RequestSource): Promise<void> => removeAll(account, source),
   };
 }

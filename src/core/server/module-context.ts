@@ -14,7 +14,7 @@ import type { Store } from '../storage/collection.js';
 import type { Rates } from '../throttle/limits.js';
 import { createThrottle } from '../throttle/throttle.js';
 import { watchClock } from './clock-check.js';
-import { createAccountData, createSignInMethods, createVersions } from './contributions.js';
+import { createAccountData, createSignInMethods } from './contributions.js';
 
 /** The services that every module uses. A server or a command creates it once. */
 export type ModuleContext<A extends AuditLog = AuditLog> = ReturnType<typeof createModuleContext<A>>;
@@ -54,10 +54,11 @@ export function createModuleContext<A extends AuditLog>(
 ) {
   const unknownWrites = createUnknownWrites({ clock, log });
   if (metrics) measureHashing(metrics);
+  const commit = createCommit(store);
   const audit = createAudit(store, { clock, random, log, ...(retryAudit && { unknownWrites }) });
   return {
     store,
-    commit: createCommit(store),
+    commit,
     clock,
     random,
     log,
@@ -78,9 +79,7 @@ export function createModuleContext<A extends AuditLog>(
     /** Modules add what they store about an account, for its export and its deletion. */
     accountData: createAccountData(),
     /** Modules add what gives access to an account. */
-    signInMethods: createSignInMethods(),
-    /** Modules add the versions that their mails wait for. */
-    versions: createVersions(),
+    signInMethods: createSignInMethods(commit),
     backgroundTasks: createBackgroundTasks(log),
     /** Writes that failed without a known outcome. */
     unknownWrites,

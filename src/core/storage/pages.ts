@@ -27,6 +27,13 @@ export async function* pagesOf<T extends { id: string }>(
   }
 }
 
+/** All documents of a list that is known to be short. */
+export async function allOf<T extends { id: string }>(collection: Pages<T>, query: Query<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const items of pagesOf(collection, query)) all.push(...items);
+  return all;
+}
+
 /** The first documents of a sorted list, page by page. */
 export async function* firstPagesOf<T extends { id: string }>(
   collection: Pages<T>,

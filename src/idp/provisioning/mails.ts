@@ -17,18 +17,13 @@ export interface MailedLink {
 
 type Recipient = Pick<
   PrincipalDocument,
-  'id' | 'handle' | 'name' | 'epoch' | 'invitedAt' | 'emailVerifiedAt'
+  'id' | 'handle' | 'name' | 'epoch' | 'signInRevision' | 'invitedAt' | 'emailVerifiedAt'
 >;
 
 /** Where a request came from, and the language of its answer. */
 type MailOrigin = Pick<RequestSource, 'ip' | 'browser' | 'acceptLanguage'>;
 
 type PersonMail = Pick<Mail, 'key' | 'template' | 'values' | 'expiresAt'>;
-
-interface Change {
-  versionField: string;
-  version: number;
-}
 
 /** The mails to people whose handle is an e-mail address, for the commits of what they are about; for others, nothing. */
 export type PersonMails = ReturnType<typeof createPersonMails>;
@@ -46,30 +41,21 @@ const greetingOf = ({ name, invitedAt, emailVerifiedAt }: Recipient) =>
   name !== undefined && (invitedAt ?? emailVerifiedAt) !== undefined ? { name } : {};
 
 export function createPersonMails({ outbox, messages, clock }: MailDependencies & { clock: Clock }) {
-  const compose = (
+  const mailTo = (
     { id, handle }: Recipient,
     source: MailOrigin | undefined,
     { values, ...mail }: PersonMail,
-  ): Mail | undefined => {
+  ): Effect | undefined => {
     const to = mailboxOf(handle);
     if (to === undefined) return undefined;
-    return {
+    return outbox.mail({
       ...mail,
       userId: id,
       to,
       values: { email: handle, ...values },
       locale: messages.negotiate({ headers: { 'accept-language': source?.acceptLanguage } }),
       security: true,
-    };
-  };
-
-  const mailTo = (
-    person: Recipient,
-    source: MailOrigin | undefined,
-    content: PersonMail,
-  ): Effect | undefined => {
-    const mail = compose(person, source, content);
-    return mail && outbox.mail(mail);
+    });
   };
 
   const changeContent = (
@@ -84,17 +70,13 @@ export function createPersonMails({ outbox, messages, clock }: MailDependencies 
     expiresAt: clock.now() + 7 * DAY,
   });
 
-  /** Tells a person about a change of a login, once the field has the version. */
-  const putChange = async (
-    person: Recipient,
-    source: MailOrigin | undefined,
-    template: PersonMail['template'],
-    key: string,
-    { versionField, version: minVersion }: Change,
-  ): Promise<void> => {
-    const mail = compose(person, source, changeContent(person, source, template, key));
-    if (mail) await outbox.put({ ...mail, sendCondition: { userId: person.id, versionField, minVersion } });
-  };
+  /** The mail about a change that increments the revision. */
+  const changed = (person: Recipient, source: MailOrigin | undefined, template: PersonMail['template']) =>
+    mailTo(
+      person,
+      source,
+      changeContent(person, source, template, `${template}:${person.id}:${person.signInRevision ?? 0}`),
+    );
 
   return {
     passwordReset: (person: Recipient, { url, hash, expiresAt }: MailedLink, source: RequestSource) =>
@@ -124,24 +106,12 @@ export function createPersonMails({ outbox, messages, clock }: MailDependencies 
       return mailTo(person, source, changeContent(person, source, 'password-changed', key));
     },
 
-    /** Enqueued before the change and sent once the factor has this version. @param source absent for the operator */
-    secondFactorChanged: (
-      person: Recipient,
-      { kind, ...change }: Change & { kind: 'added' | 'removed' },
-      source: MailOrigin | undefined,
-    ) => {
-      const template = `second-factor-${kind}` as const;
-      return putChange(person, source, template, `${template}:${person.id}:${change.version}`, change);
-    },
+    /** @param source absent for the operator */
+    secondFactorChanged: (person: Recipient, kind: 'added' | 'removed', source: MailOrigin | undefined) =>
+      changed(person, source, `second-factor-${kind}`),
 
-    /** Enqueued before the change and sent once it is stored. @param source absent for the operator */
-    passkeyChanged: (
-      person: Recipient,
-      { kind, key, ...change }: Change & { kind: 'added' | 'removed'; key: string },
-      source: MailOrigin | undefined,
-    ) => {
-      const template = `passkey-${kind}` as const;
-      return putChange(person, source, template, `${template}:${key}`, change);
-    },
+    /** @param source absent for the operator */
+    passkeyChanged: (person: Recipient, kind: 'added' | 'removed', source: MailOrigin | undefined) =>
+      changed(person, source, `passkey-${kind}`),
   };
 }

@@ -4,7 +4,7 @@ import type { Clock } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
 import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
-import type { CommitParts, Effect } from '../../core/ops/commit.js';
+import type { CommitPart, CommitParts } from '../../core/ops/commit.js';
 import { type PasswordPolicy, passwordErrors } from '../../core/passwords/common.js';
 import type { Passwords } from '../../core/passwords/hasher.js';
 import { PASSWORD_PROBLEMS } from '../../core/passwords/problems.js';
@@ -89,20 +89,25 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
   /** @throws handle_taken */
   const insert = async (
     principal: PrincipalDocument,
-    ...effects: (Effect | undefined)[]
+    ...effects: CommitPart[]
   ): Promise<PrincipalDocument> => {
     await commit([principals.inserting(principal), ...effects]).catch((error: unknown) => {
-      throw error instanceof UniqueViolation ? provisioningErrors.handle_taken() : error;
+      const isHandleTaken = error instanceof UniqueViolation && error.field === 'handle';
+      throw isHandleTaken ? provisioningErrors.handle_taken() : error;
     });
     return principal;
   };
 
   /** Stores an account that someone has signed up for, with the link that verifies its address. @throws handle_taken */
-  const signUp = async (principal: PrincipalDocument, source: RequestSource): Promise<PrincipalDocument> => {
+  const signUp = async (
+    principal: PrincipalDocument,
+    source: RequestSource,
+    passkey: readonly CommitPart[] = [],
+  ): Promise<PrincipalDocument> => {
     const { id: subject, handle, kind: detail } = principal;
     const link = newVerification?.(principal, source);
     const record = audit.entry({ event: 'account.registered', subject, ip: source.ip, detail });
-    const created = await insert({ ...principal, ...link?.stored }, link?.mail, record);
+    const created = await insert({ ...principal, ...link?.stored }, link?.mail, record, ...passkey);
     await throttle.trustOnly(handle, source.ip);
     return created;
   };
@@ -175,16 +180,18 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     /**
      * Creates a person without a password, who signs in with a passkey.
      * @param id by `idOfSignUp`
-     * @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED
+     * @param passkey what is stored in the same commit
+     * @throws UniqueViolation for the passkey, handle_taken, VALIDATION_ERROR, RATE_LIMITED
      */
     async registerWithPasskey(
       { id, handle, name }: { id: string; handle: string; name?: string },
+      passkey: readonly CommitPart[],
       source: RequestSource,
     ): Promise<PrincipalDocument> {
       const canonical = canonicalHandle(handle);
       await throttle.count(REGISTRATIONS, source.ip);
       const rest = { kind: 'human', passkeyOnly: true } as const;
-      return signUp(newPrincipal({ handle: canonical, name }, rest, id), source);
+      return signUp(newPrincipal({ handle: canonical, name }, rest, id), source, passkey);
     },
 
     /**

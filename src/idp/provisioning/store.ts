@@ -32,6 +32,8 @@ export interface PrincipalDocument {
   passkeyOnly?: true;
   /** Incremented to invalidate all codes, tokens and sessions issued before. */
   epoch?: number;
+  /** Incremented by every change of passkeys and of the second factor. */
+  signInRevision?: number;
   /** SHA-256 of the link that sets a password: an invitation or a reset. */
   linkHash?: string;
   linkExpiresAt?: number;
@@ -135,7 +137,7 @@ export function principalCollection(store: Store): PrincipalCollection {
     indexes: [['createdAt'], ['kind', 'handle'], ['state', 'handle'], ['operatorSince']],
     fields: ['linkHash', 'mailedLinkHash', 'verifyHash', 'operatorLinkHash'],
     numbers: [
-      ...(['createdAt', 'operatorSince', 'epoch', 'keyRevision'] as const),
+      ...(['createdAt', 'operatorSince', 'epoch', 'keyRevision', 'signInRevision'] as const),
       ...(['linkExpiresAt', 'mailedLinkExpiresAt', 'verifyExpiresAt'] as const),
     ],
   });

@@ -4,17 +4,19 @@ import { newSignInChecks, returnAddressOf, type SignInChecks } from '../../core/
 import type { RequestSource } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
 import { MINUTE } from '../../core/kernel/clock.js';
+import { httpErrors } from '../../core/kernel/errors.js';
 import { createSealed } from '../../core/kernel/sealed.js';
 import { newId, sha256 } from '../../core/kernel/secrets.js';
-import type { Announce } from '../../core/ops/events.js';
+import type { Effect } from '../../core/ops/commit.js';
+import type { EventOf } from '../../core/ops/events.js';
 import type { SingleUse } from '../../core/ops/single-use.js';
+import type { ReadAccount } from '../../core/server/contributions.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
-import type { ChangeMails } from '../auth/mails.js';
 import type { Provider } from '../login-providers/providers.js';
 import { agentErrors } from './errors.js';
 import type { AgentAccountView, AgentEvents, ConnectQuery } from './schemas.js';
-import { type AgentLink, agentLinkCollection, linkChanges, linkId, linkOwner } from './store.js';
+import { type AgentLink, agentLinkCollection, linkId, linkOwner } from './store.js';
 
 /** A connection that has begun, in the cookie of the browser. */
 export interface PendingConnection extends SignInChecks {
@@ -33,6 +35,12 @@ export interface ConnectionTicket {
 /** The account of the identity provider that belongs to a user, whose agents act for the user here. */
 export type AgentAccounts = ReturnType<typeof createAgentAccounts>;
 
+/** The user of a connection. */
+export interface LinkedUser extends ReadAccount {
+  /** The mail about a change. */
+  agentsMail(change: 'connected' | 'disconnected', source: RequestSource): Effect;
+}
+
 export interface AgentAccountOptions {
   issuer: string;
   resource: string;
@@ -49,9 +57,9 @@ export interface AgentAccountOptions {
   origins: readonly string[];
   /** The secrets that encrypt what the browser keeps, the current one first. */
   secrets: readonly string[];
-  /** Enqueues the mail about a change. */
-  announce: ChangeMails['agents'];
-  announceEvent: Announce<AgentEvents>;
+  /** Null if there is no such user. */
+  readUser(id: string): Promise<LinkedUser | null>;
+  event: EventOf<AgentEvents>;
 }
 
 /** How long a connection may take. Also enough to sign in to the application again before the account is connected. */
@@ -61,8 +69,8 @@ export const LIFETIME_MS = 10 * MINUTE;
 const MAX_LINKS = 100;
 
 export function createAgentAccounts(context: ModuleContext, options: AgentAccountOptions) {
-  const { issuer, resource, provider, onUnreachable, publicUrl, announce, announceEvent } = options;
-  const { audit, clock, random } = context;
+  const { issuer, resource, provider, onUnreachable, publicUrl, readUser, event } = options;
+  const { commit, audit, clock, random } = context;
   const links = agentLinkCollection(context.store);
   const sealing = { ...context, keys: options.secrets, lifetimeMs: LIFETIME_MS };
   const begun = createSealed<PendingConnection>('begun connections of agents', sealing);
@@ -84,7 +92,23 @@ export function createAgentAccounts(context: ModuleContext, options: AgentAccoun
 
   const linkOf = (userId: string) => links.findOne({ owner: linkOwner(issuer, userId) });
 
-  /** @throws AGENT_ACCOUNT_TAKEN, ALREADY_CONNECTED */
+  /** What a change is stored with. */
+  const effectsOf = async (
+    change: 'connected' | 'disconnected',
+    userId: string,
+    user: LinkedUser,
+    source: RequestSource,
+  ) => {
+    const record = { event: `agents.${change}`, subject: userId, ip: source.ip, detail: issuer };
+    return [
+      user.nextRevision,
+      user.agentsMail(change, source),
+      await event(`agents.${change}`, { userId, issuer }),
+      audit.entry(record),
+    ];
+  };
+
+  /** @throws UNAUTHENTICATED, AGENT_ACCOUNT_TAKEN, ALREADY_CONNECTED */
   const connect = async (
     userId: string,
     subject: string,
@@ -92,23 +116,18 @@ export function createAgentAccounts(context: ModuleContext, options: AgentAccoun
   ): Promise<AgentAccountView> => {
     const [id, owner] = [linkId(issuer, subject), linkOwner(issuer, userId)];
     const link: AgentLink = { id, owner, userId, issuer, subject, createdAt: clock.now() };
-    const existing = (await links.findOne({ id })) ?? (await linkOf(userId));
-    if (!existing) {
-      const proof = { of: 'agent-link', id, has: { userId } };
-      const announced = await announceEvent('agents.connected', { userId, issuer }, proof);
-      // The insertion decides between concurrent connections of the account, and of the user.
-      if (await links.insert(link).then(() => true, nullIfTaken)) {
-        await context.commit([await announce(linkChanges.of('connected', userId, link), userId, source)]);
-        await audit.record({ event: 'agents.connected', subject: userId, ip: source.ip, detail: issuer });
-        await announced.emit();
-        return viewOf(link);
-      }
-      await announced.withdraw();
+    for (;;) {
+      const user = await readUser(userId);
+      if (!user) throw httpErrors.UNAUTHENTICATED();
+      const existing = (await links.findOne({ id })) ?? (await linkOf(userId));
+      if (existing && existing.id !== id) throw agentErrors.ALREADY_CONNECTED();
+      if (existing && existing.userId !== userId) throw agentErrors.AGENT_ACCOUNT_TAKEN();
+      if (existing) return viewOf(existing);
+      // A unique violation is a connection of the same account, or of the user, at the same time.
+      const effects = await effectsOf('connected', userId, user, source);
+      const outcome = await commit([links.inserting(link), ...effects]).catch(nullIfTaken);
+      if (outcome?.committed) return viewOf(link);
     }
-    const found = existing ?? (await links.findOne({ id })) ?? (await linkOf(userId));
-    if (found?.id !== id) throw agentErrors.ALREADY_CONNECTED();
-    if (found.userId !== userId) throw agentErrors.AGENT_ACCOUNT_TAKEN();
-    return viewOf(found);
   };
 
   return {
@@ -168,14 +187,12 @@ export function createAgentAccounts(context: ModuleContext, options: AgentAccoun
 
     /** Ends the access of every agent with the next request. Does nothing if no account is connected. */
     async disconnect(userId: string, source: RequestSource) {
-      const link = await linkOf(userId);
-      if (!link) return;
-      const proof = { of: 'agent-link', id: link.id };
-      const announced = await announceEvent('agents.disconnected', { userId, issuer }, proof);
-      if (!(await links.deleteOne({ id: link.id, userId }))) return announced.withdraw();
-      await context.commit([await announce(linkChanges.of('disconnected', userId, link), userId, source)]);
-      await audit.record({ event: 'agents.disconnected', subject: userId, ip: source.ip, detail: issuer });
-      await announced.emit();
+      for (;;) {
+        const [user, link] = await Promise.all([readUser(userId), linkOf(userId)]);
+        if (!user || !link) return;
+        const effects = await effectsOf('disconnected', userId, user, source);
+        if ((await commit([links.deleting({ id: link.id, userId }), ...effects])).committed) return;
+      }
     },
 
     view: async (userId: string): Promise<AgentAccountView> => viewOf(await linkOf(userId)),

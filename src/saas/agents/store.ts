@@ -1,9 +1,9 @@
 import { sha256 } from '../../core/kernel/secrets.js';
 import { actorOf } from '../../core/ops/audit.js';
 import { type UsedOnce, usedOnceCollection } from '../../core/ops/single-use.js';
-import { createStoredChanges } from '../../core/ops/stored-changes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
+import { allOf } from '../../core/storage/pages.js';
 
 /** The account of the identity provider whose agents act for a user. */
 export interface AgentLink {
@@ -33,19 +33,19 @@ export const linkOwner = (issuer: string, userId: string): string => sha256(JSON
 export const usedAgentProofCollection = (store: Store): Collection<UsedOnce> =>
   usedOnceCollection(store, 'usedAgentProofs');
 
-/** The changes about which the user gets a mail. */
-export const linkChanges = createStoredChanges('agents', 'connected', 'disconnected');
-
 /** Also without the option: an account that is deleted or has a new owner loses its connections. */
-export function contributeAgentLinks({ store, audit, signInMethods, versions }: ModuleContext): void {
+export function contributeAgentLinks({ store, audit, signInMethods }: ModuleContext): void {
   const links = agentLinkCollection(store);
-  versions.add((userId, field) => linkChanges.readVersion(field, (id) => links.findOne({ id, userId })));
   signInMethods.add('agents', {
-    forget: (userId) => links.deleteMany({ userId }),
-    async remove(userId, source) {
-      const removed = await links.deleteMany({ userId });
-      if (removed > 0)
-        await audit.record({ event: 'agents.disconnected', subject: userId, ...actorOf(source) });
+    async removal(userId, source) {
+      const removed = await allOf(links, { where: { userId }, sort: 'createdAt' });
+      const isRecorded = source !== undefined && removed.length > 0;
+      return [
+        ...removed.map(({ id }) => links.deleting({ id, userId })),
+        isRecorded
+          ? audit.entry({ event: 'agents.disconnected', subject: userId, ...actorOf(source) })
+          : undefined,
+      ];
     },
   });
 }

@@ -24,9 +24,6 @@ export interface AuthEvents {
 export const eventIdOf = ({ usedLinkHash = '' }: { usedLinkHash?: string }): string =>
   `evt_${sha256(`event ${usedLinkHash}`)}`;
 
-/** That an account was stored. */
-export const proofOfRegistration = (id: string): EventProof => ({ of: 'user', id, has: {} });
-
 /** That the profile has this version. */
 export const proofOfProfile = (id: string, profileVersion: number): EventProof => ({
   of: 'user',
@@ -35,29 +32,12 @@ export const proofOfProfile = (id: string, profileVersion: number): EventProof =
   reaches: { profileVersion },
 });
 
-/** That a session was revoked. */
-export const proofOfRevocation = (id: string): EventProof => ({
-  of: 'session',
-  id,
-  has: {},
-  reaches: { revokedAt: 1 },
-});
-
 /** That all sessions of earlier epochs have ended but one. */
 export const proofOfEpoch = (id: string, sessionEpoch: number, keptSession: string | null): EventProof => ({
   of: 'user',
   id,
   has: { keptSession },
   reaches: { sessionEpoch },
-});
-
-/** That an account was closed, also if its deletion has been completed since. */
-export const proofOfClosure = (id: string): EventProof => ({
-  of: 'user',
-  id,
-  has: {},
-  reaches: { deletingAt: 1 },
-  orDeleted: true,
 });
 
 /** That a link was used, or a password changed. */

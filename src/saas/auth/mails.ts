@@ -6,7 +6,6 @@ import type { Effect } from '../../core/ops/commit.js';
 import type { Mail, Outbox } from '../../shared/email/outbox.js';
 import type { LinkToken } from './links/link-tokens.js';
 import { groupedCode, LOGIN_CODE_TTL_MS } from './sign-in/login-codes.js';
-import type { Users } from './store.js';
 
 /** The part of the e-mail outbox that this domain uses. */
 export type AccountOutbox = Pick<Outbox, 'mail'>;
@@ -21,13 +20,7 @@ export interface Addressee {
 export interface Recipient extends Addressee {
   name?: string;
   emailVerified: boolean;
-}
-
-/** A change about which the owner of an account gets a mail. */
-export interface NotifiedChange<Kind extends string> {
-  kind: Kind;
-  /** Identifies the mail: one for each change. */
-  key: string;
+  signInRevision?: number;
 }
 
 /** The mails about accounts, each for the commit of what it is about. */
@@ -53,6 +46,9 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
   const inDays = (days: number) => clock.now() + days * DAY;
 
   const detailsOf = (source: ReportedSource) => requestDetails(source, clock.now());
+
+  /** Identifies the mail about a change that increments the revision: each is about another one. */
+  const revisionOf = ({ id, signInRevision = 0 }: Recipient) => `${id}:${signInRevision}`;
 
   /** A mail with a link. */
   const linked = (
@@ -155,32 +151,23 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
     emailChanged: (recipient: Recipient, newEmail: string, version: number, source: ReportedSource) =>
       changed('email-changed', recipient, `${recipient.id}:${version}`, source, { newEmail }),
 
-    /** @param version of the factor after the change */
-    secondFactorChanged: (
-      recipient: Recipient,
-      { kind, version }: { kind: 'added' | 'removed'; version: number },
-      source: ReportedSource,
-    ) => changed(`second-factor-${kind}`, recipient, `${recipient.id}:${version}`, source),
+    secondFactorChanged: (recipient: Recipient, kind: 'added' | 'removed', source: ReportedSource) =>
+      changed(`second-factor-${kind}`, recipient, revisionOf(recipient), source),
 
-    passkeyChanged: (
-      recipient: Recipient,
-      { kind, key }: NotifiedChange<'added' | 'removed'>,
-      source: ReportedSource,
-    ) => changed(`passkey-${kind}`, recipient, key, source),
+    passkeyChanged: (recipient: Recipient, kind: 'added' | 'removed', source: ReportedSource) =>
+      changed(`passkey-${kind}`, recipient, revisionOf(recipient), source),
 
     /** About the account of an identity provider whose agents can act for the user. */
-    agentsChanged: (
-      recipient: Recipient,
-      { kind, key }: NotifiedChange<'connected' | 'disconnected'>,
-      source: ReportedSource,
-    ) => changed(`agents-${kind}`, recipient, key, source),
+    agentsChanged: (recipient: Recipient, kind: 'connected' | 'disconnected', source: ReportedSource) =>
+      changed(`agents-${kind}`, recipient, revisionOf(recipient), source),
 
     /** About an account of another provider with which the user can sign in. */
     identityChanged: (
       recipient: Recipient,
-      { kind, key, provider }: NotifiedChange<'connected' | 'disconnected'> & { provider: string },
+      kind: 'connected' | 'disconnected',
+      provider: string,
       source: ReportedSource,
-    ) => changed(`identity-${kind}`, recipient, key, source, { provider }),
+    ) => changed(`identity-${kind}`, recipient, revisionOf(recipient), source, { provider }),
 
     welcome: (recipient: Recipient) =>
       outbox.mail({
@@ -193,23 +180,5 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         security: false,
         expiresAt: inDays(1),
       }),
-  };
-}
-
-export type ChangeMails = ReturnType<typeof createChangeMails>;
-
-/** The mails about changes that other domains make, which know the ID of the user. */
-export function createChangeMails(users: Users, mails: AccountMails) {
-  const mailed =
-    <C>(mail: (recipient: Recipient, change: C, source: ReportedSource) => Effect) =>
-    async (change: C, userId: string, source: ReportedSource): Promise<Effect | undefined> => {
-      const user = await users.findOne({ id: userId });
-      return user ? mail(user, change, source) : undefined;
-    };
-  return {
-    secondFactor: mailed(mails.secondFactorChanged),
-    passkey: mailed(mails.passkeyChanged),
-    agents: mailed(mails.agentsChanged),
-    identity: mailed(mails.identityChanged),
   };
 }

@@ -13,7 +13,7 @@ import type { AuthEvents } from './events.js';
 import type { Hooks } from './hooks.js';
 import { createForeignHashes, foreignHashCollection } from './import/foreign-hashes.js';
 import { type ImportOptions, type ImportReport, importUsers } from './import/import.js';
-import { type AccountMails, type AccountOutbox, createAccountMails, createChangeMails } from './mails.js';
+import { type AccountMails, type AccountOutbox, createAccountMails } from './mails.js';
 import { authPlugin } from './plugin.js';
 import type { AuthConfiguration } from './schemas.js';
 import { createAuthService } from './service.js';
@@ -27,7 +27,7 @@ import { type PresentUser, type Sessions, sessionCollection, toUserView, type Us
 import { createAccountExport, createSendExport } from './users/export.js';
 import { createSuspension } from './users/suspension.js';
 import { createUserLists } from './users/user-lists.js';
-import { createUserDirectory } from './users/users.js';
+import { createStoreUser, createUserDirectory } from './users/users.js';
 
 /** Users, without sessions and HTTP: what the other domains and the command line need. */
 export type UsersModule = ReturnType<typeof createUsersModule>;
@@ -42,7 +42,6 @@ export interface UsersModuleOptions {
   /** Called after an address or a name has changed, so that other systems receive it soon. */
   profileChanged?(): void;
   event: EventOf<AuthEvents>;
-  announceEvent: Announce<AuthEvents>;
 }
 
 export function createUsersModule(
@@ -54,7 +53,6 @@ export function createUsersModule(
     marksProfileChanges = false,
     profileChanged = () => undefined,
     event,
-    announceEvent,
   }: UsersModuleOptions,
 ) {
   const { store, clock } = context;
@@ -71,9 +69,10 @@ export function createUsersModule(
     profileMark,
     profileChanged,
     event,
-    announceEvent,
   };
-  const directory = createUserDirectory(dependencies);
+  const newUsers = { ...dependencies, storeUser: createStoreUser(dependencies) };
+  const directory = createUserDirectory(newUsers);
+  context.accountData.add({ delete: foreignHashes.forget });
   context.jobs.add('foreign-hashes', foreignHashes.reconcileJob);
   return {
     userDocuments: users,
@@ -86,13 +85,12 @@ export function createUsersModule(
     /** Called after an address or a name has changed, so that other systems receive it soon. */
     profileChanged,
     import: (input: AsyncIterable<Uint8Array>, options: ImportOptions): Promise<ImportReport> =>
-      importUsers(input, options, dependencies),
+      importUsers(input, options, newUsers),
   };
 }
 
 export interface AccountMailsModuleOptions {
   config: AuthConfiguration;
-  users: Users;
   outbox: AccountOutbox;
   publicUrl(): string;
   /** The public path under which the pages are mounted. */
@@ -102,7 +100,7 @@ export interface AccountMailsModuleOptions {
 /** The mails about accounts. */
 export function createAccountMailsModule(
   { clock }: ModuleContext,
-  { config, users, outbox, publicUrl, mountedAt }: AccountMailsModuleOptions,
+  { config, outbox, publicUrl, mountedAt }: AccountMailsModuleOptions,
 ) {
   const pageUrl = (configured: string | undefined, own: string) => () =>
     publicUrl() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
@@ -117,7 +115,7 @@ export function createAccountMailsModule(
     },
     clock,
   });
-  return { mails /** For the other domains. */, changeMails: createChangeMails(users, mails) };
+  return { mails };
 }
 
 /** Registration, login, sessions and account management. */

@@ -1,4 +1,3 @@
-import { createUsedLinks } from '../../core/ops/used-links.js';
 import type { AuthDependencies } from './dependencies.js';
 import { createAddressConfirmation } from './links/confirm-address.js';
 import { createEmailChange } from './links/email-change.js';
@@ -31,10 +30,9 @@ export interface AuthServiceOptions extends AuthDependencies {
 
 export function createAuthService(deps: AuthServiceOptions) {
   const { secondFactors, challenges } = deps;
-  const usedLinks = createUsedLinks(deps.users, deps);
-  const { startSession, revokeSession, ...sessions } = createSessionService(deps);
-  const signing = createSignIn({ ...deps, startSession });
-  const { unlock, offerUnlock } = createUnlock({ ...deps, usedLinks });
+  const { newSession, revocation, revokeSession, ...sessions } = createSessionService(deps);
+  const signing = createSignIn({ ...deps, newSession });
+  const { unlock, offerUnlock } = createUnlock(deps);
   const credentials = createCredentials({ ...deps, offerUnlock });
   const passwordRules = createPasswordRules(deps);
   const secondFactorStep =
@@ -42,30 +40,21 @@ export function createAuthService(deps: AuthServiceOptions) {
       ? createSecondFactorStep({ ...deps, ...signing, offerUnlock, secondFactors, challenges })
       : undefined;
   const { authenticate } = sessions;
-  const confirmation = createAddressConfirmation({ ...deps, passwordRules, authenticate, usedLinks });
-  const emailChange = createEmailChange({ ...deps, ...confirmation, credentials });
-  const { sendVerification, finishVerification, verifyEmail, resendVerification } = createVerification({
-    ...deps,
-    confirmation,
-    emailChange,
-    usedLinks,
-  });
-  const { sendReset, forgotPassword, resetPassword } = createPasswordReset({
-    ...deps,
-    passwordRules,
-    usedLinks,
-    finishVerification,
-  });
+  const { sendVerification, resendVerification, verificationParts, finishVerification } =
+    createVerification(deps);
+  const redeeming = { ...deps, passwordRules, authenticate, verificationParts };
+  const { verifyEmail } = createAddressConfirmation(redeeming);
+  const { sendReset, forgotPassword, resetPassword } = createPasswordReset(redeeming);
   const mailed = { ...deps, ...signing, passwordRules, sendVerification, sendReset };
   const { register, registerUnverified } = createRegistration(mailed);
-  const account = createAccountService({ ...deps, credentials, passwordRules, usedLinks, revokeSession });
+  const account = createAccountService({ ...deps, credentials, passwordRules, revokeSession });
 
   return {
     ...sessions,
     register,
     ...account,
     ...createAccountDeletion({ ...deps, credentials }),
-    ...createReauthentication({ ...deps, ...account, startSession, credentials, offerUnlock }),
+    ...createReauthentication({ ...deps, newSession, revocation, credentials, offerUnlock }),
     ...createPasswordLogin({ ...deps, ...signing, credentials, secondFactorStep }),
     /** For sign-in with other providers. */
     federated: createFederatedSignIn({ ...deps, ...signing, secondFactorStep }),
@@ -79,9 +68,9 @@ export function createAuthService(deps: AuthServiceOptions) {
     resetPassword,
     verifyEmail,
     resendVerification,
-    changeEmail: emailChange.changeEmail,
+    ...createEmailChange({ ...deps, credentials }),
     unlock,
-    ...createUserUpdate({ ...deps, passwordRules, sendVerification }),
+    ...createUserUpdate({ ...deps, passwordRules }),
     administration: createAccountAdministration({ ...deps, revokeSession, sendReset, sendVerification }),
   };
 }

@@ -3,6 +3,7 @@ import type { Device } from '../../core/http/request-details.js';
 import { type Session, type SubscriptionSummary, toTimestamp, type User } from '../../core/http/schemas.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { newId, type Random } from '../../core/kernel/secrets.js';
+import type { UsedLink } from '../../core/ops/used-links.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
 import { publicMetadataOf, type StoredMetadata } from './users/metadata.js';
 
@@ -32,6 +33,8 @@ export interface UserDocument {
   /** Incremented to end sessions: those of an earlier epoch are invalid, except `keptSession`. */
   sessionEpoch: number;
   keptSession?: string;
+  /** Incremented by every change of what gives access to the account beside the password; absent before the first. */
+  signInRevision?: number;
   /** SHA-256 of the newest token that resets the password. */
   resetHash?: string;
   resetExpiresAt?: number;
@@ -45,12 +48,10 @@ export interface UserDocument {
   /** SHA-256 of the newest token that allows signing in from a new address while the account is throttled. */
   unlockHash?: string;
   unlockExpiresAt?: number;
-  /** SHA-256 of the last used token or of the last change of the password, which `usedLink` is about. */
+  /** SHA-256 of the last code that has given the account to the owner of its address. */
   usedLinkHash?: string;
-  /** Present until such a request has been answered with success. */
-  usedLink?: UsedLink;
-  /** When the request began that has made the change; 0 if that has failed. */
-  unansweredSince?: number;
+  /** The last link that was used, unless its effect was changed since. */
+  usedLink?: UsedUserLink;
   /** JSON objects of the host: see `metadata.ts`. Absent if they are empty. */
   publicMetadata?: string;
   privateMetadata?: string;
@@ -77,16 +78,10 @@ export interface UserDocument {
   createdAt: number;
 }
 
-/**
- * What a link or, as `password`, a session has changed: a repeated request has the same outcome and completes what is missing.
- */
-export interface UsedLink {
-  kind: 'reset' | 'verify' | 'change' | 'unlock' | 'password';
-  /** Expiration of the link, or the end of the repetitions. */
-  expiresAt: number;
-  passwordChanged: boolean;
-  /** Whether the address was unverified before. */
-  addressVerified: boolean;
+export interface UsedUserLink extends UsedLink {
+  kind: 'reset' | 'verify' | 'change' | 'unlock';
+  /** Whether it has replaced the password, beside confirming an address. */
+  passwordChanged?: boolean;
 }
 
 export interface SessionDocument extends Device {
@@ -129,7 +124,7 @@ export function userCollection(store: Store): Users {
       ['emailVerified', 'createdAt'],
       ['subscriptionPlan', 'createdAt'],
     ],
-    fields: ['resetHash', 'verifyHash', 'changeHash', 'unlockHash', 'usedLinkHash'],
+    fields: ['resetHash', 'verifyHash', 'changeHash', 'unlockHash'],
     numbers: [
       'createdAt',
       'deletingAt',
@@ -137,10 +132,10 @@ export function userCollection(store: Store): Users {
       'suspendedAt',
       'passwordVersion',
       'sessionEpoch',
+      'signInRevision',
       'subscriptionRev',
       'metadataRev',
       'profileVersion',
-      'unansweredSince',
     ],
     booleans: ['emailVerified'],
   });

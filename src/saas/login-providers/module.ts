@@ -5,19 +5,20 @@ import { createSealed } from '../../core/kernel/sealed.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import { createSingleUse } from '../../core/ops/single-use.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
+import type { FederatedSignIn } from '../auth/sign-in/federated.js';
 import { federationPlugin } from './plugin.js';
 import { createProvider, type Provider } from './providers.js';
 import type { FederationConfiguration } from './schemas.js';
-import { createFederation, type FederatedAccounts } from './service.js';
+import { createFederation, type FederationDependencies } from './service.js';
 import { identityCollection, usedTicketCollection } from './store.js';
 import { LIFETIME_MS, type PendingLogin, type Ticket } from './tickets.js';
 
 /** Sign-in with accounts of other providers. */
 export type LoginProvidersModule = ReturnType<typeof createLoginProvidersModule>;
 
-export interface LoginProvidersModuleOptions {
+export interface LoginProvidersModuleOptions extends Pick<FederationDependencies, 'readUser'> {
   providers: NonNullable<FederationConfiguration['login']>;
-  accounts: FederatedAccounts;
+  accounts: FederatedSignIn;
   signInResponse: TSchema;
   /** The secrets that encrypt what the browser keeps, the current one first. */
   secrets: readonly string[];
@@ -53,9 +54,10 @@ export function createLoginProvidersModule(context: ModuleContext, options: Logi
     tickets: createSealed<Ticket>('single-use tickets of sign-ins at providers', sealing),
     singleUse: createSingleUse(usedTickets),
     callbackUrl,
+    hasOtherLogin: (userId) => context.signInMethods.hasOther('identity', userId),
   });
   context.accountData.add({ section: { name: 'identities', read: federation.list } });
-  context.signInMethods.add('identity', { isHeld: federation.keepsOne });
+  context.signInMethods.add('identity', { isHeld: federation.isHeld });
   return {
     service: federation,
     plugin: (fastify: FastifyTypebox) => federationPlugin(fastify, { ...options, federation, callbackUrl }),

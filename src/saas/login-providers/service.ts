@@ -8,26 +8,23 @@ import { AppError, httpErrors } from '../../core/kernel/errors.js';
 import type { Sealed } from '../../core/kernel/sealed.js';
 import { newId, type Random, sha256 } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
-import type { CommitParts } from '../../core/ops/commit.js';
-import { createRemovalMarks } from '../../core/ops/removal-marks.js';
+import type { CommitParts, Effect } from '../../core/ops/commit.js';
 import type { SingleUse } from '../../core/ops/single-use.js';
-import { nullIfTaken } from '../../core/storage/collection.js';
-import type { ChangeMails } from '../auth/mails.js';
+import type { ReadAccount } from '../../core/server/contributions.js';
+import { nullIfTaken, UniqueViolation } from '../../core/storage/collection.js';
 import type { FederatedSignIn } from '../auth/sign-in/federated.js';
 import type { SignedIn } from '../auth/sign-in/sign-in.js';
 import { federationErrors } from './errors.js';
 import type { ProviderIdentity } from './provider-responses.js';
 import type { Provider } from './providers.js';
 import type { IdentityView, StartQuery } from './schemas.js';
-import { type Identities, type IdentityDocument, identityChanges } from './store.js';
+import type { Identities, IdentityDocument } from './store.js';
 import { LIFETIME_MS, type PendingLogin, type Ticket } from './tickets.js';
 
-/** What the accounts of users do for a sign-in with a provider. */
-export interface FederatedAccounts extends FederatedSignIn {
-  /** The mail about a change. */
-  announce: ChangeMails['identity'];
-  /** Whether the user can sign in without a provider: by password, by e-mail or with a passkey that is not being removed. */
-  hasOtherLogin(userId: string): Promise<boolean>;
+/** The user of a connection. */
+export interface ConnectedUser extends ReadAccount {
+  /** The mail about a change, with the label of the provider. */
+  identityMail(change: 'connected' | 'disconnected', provider: string, source: RequestSource): Effect;
 }
 
 /** Sign-in with accounts of other providers. */
@@ -41,7 +38,11 @@ export interface Redemption {
 export interface FederationDependencies {
   providers: ReadonlyMap<string, Provider>;
   identities: Identities;
-  accounts: FederatedAccounts;
+  accounts: FederatedSignIn;
+  /** Null if there is no such user. */
+  readUser(id: string): Promise<ConnectedUser | null>;
+  /** Whether the user can sign in without a provider. */
+  hasOtherLogin(userId: string): Promise<boolean>;
   logins: Sealed<PendingLogin>;
   tickets: Sealed<Ticket>;
   singleUse: SingleUse;
@@ -51,7 +52,7 @@ export interface FederationDependencies {
   /** The origins of applications, beside that of the public address. */
   origins: readonly string[];
   commit: CommitParts;
-  audit: Pick<Audit, 'record'>;
+  audit: Pick<Audit, 'entry'>;
   clock: Clock;
   random: Random;
 }
@@ -62,7 +63,19 @@ const MAX_IDENTITIES = 100;
 const RECENT_SECONDS = (10 * MINUTE) / SECOND;
 
 export function createFederation(deps: FederationDependencies) {
-  const { providers, identities, accounts, logins, tickets, publicUrl, audit, clock, random } = deps;
+  const {
+    providers,
+    identities,
+    accounts,
+    readUser,
+    logins,
+    tickets,
+    publicUrl,
+    commit,
+    audit,
+    clock,
+    random,
+  } = deps;
 
   const providerOf = (name: string): Provider => {
     const provider = providers.get(name);
@@ -101,30 +114,25 @@ export function createFederation(deps: FederationDependencies) {
     createdAt: clock.now(),
   });
 
-  /**
-   * Reserves the account of a provider for a user who is about to be created, so that it creates one at most. A request that
-   * comes second, or after the end of the first one, continues with the same user. Returns the ID of the user.
-   */
-  const claim = async (document: IdentityDocument): Promise<string> => {
-    const { id, userId } = document;
-    const claimed = await identities.insert(document).then(() => true, nullIfTaken);
-    return claimed ? userId : ((await identities.findOne({ id }))?.userId ?? userId);
-  };
-
-  const recordConnection = (userId: string, { provider }: Ticket, { ip }: RequestSource): Promise<void> =>
-    audit.record({ event: 'identity.connected', subject: userId, ip, detail: provider });
-
   const labelOf = (provider: string): string => providers.get(provider)?.label ?? provider;
 
-  const announce = async (
-    kind: 'connected' | 'disconnected',
-    document: IdentityDocument,
+  const entry = (
+    change: 'connected' | 'disconnected',
+    { userId, provider }: IdentityDocument,
+    { ip }: RequestSource,
+  ) => audit.entry({ event: `identity.${change}`, subject: userId, ip, detail: provider });
+
+  /** What a change is stored with. */
+  const effectsOf = (
+    change: 'connected' | 'disconnected',
+    identity: IdentityDocument,
+    user: ConnectedUser,
     source: RequestSource,
-  ): Promise<void> => {
-    const { userId, provider } = document;
-    const change = { ...identityChanges.of(kind, userId, document), provider: labelOf(provider) };
-    await deps.commit([await accounts.announce(change, userId, source)]);
-  };
+  ) => [
+    user.nextRevision,
+    user.identityMail(change, labelOf(identity.provider), source),
+    entry(change, identity, source),
+  ];
 
   const view = ({ id, provider, email, createdAt }: IdentityDocument): IdentityView => ({
     id,
@@ -134,19 +142,13 @@ export function createFederation(deps: FederationDependencies) {
     connectedAt: toTimestamp(createdAt),
   });
 
-  const marks = createRemovalMarks(identities, random);
-
   const ofUser = async (userId: string): Promise<IdentityDocument[]> => {
     const { items } = await identities.page({ where: { userId }, sort: 'createdAt', limit: MAX_IDENTITIES });
     return items;
   };
 
-  /**
-   * Whether a provider is connected to the user after the removals that have begun.
-   * A provider that is not configured any more is no way to sign in.
-   */
-  const keepsOne = async (userId: string): Promise<boolean> =>
-    (await ofUser(userId)).some(({ leaving, provider }) => leaving === undefined && providers.has(provider));
+  /** A provider that is not configured any more is no way to sign in. */
+  const signsIn = ({ provider }: IdentityDocument): boolean => providers.has(provider);
 
   return {
     providers: (): { name: string; label: string }[] =>
@@ -196,35 +198,32 @@ export function createFederation(deps: FederationDependencies) {
         const { identity } = ticket;
         const { authenticatedAt } = identity;
         const id = keyOf(identity);
-        const known = await identities.findOne({ id });
-        // The use ends a removal that has not been completed.
-        if (known?.leaving !== undefined) await marks.clear(id, known.leaving);
-        const signedIn = known && (await accounts.signIn(known.userId, authenticatedAt, source));
+        const signIn = async (): Promise<SignedIn | null> => {
+          const known = await identities.findOne({ id });
+          return known && accounts.signIn(known.userId, authenticatedAt, source);
+        };
+        const signedIn = await signIn();
         if (signedIn) return signedIn;
         const { email, name } = identity;
         if (email === undefined || !identity.emailVerified || !matchesSchema(email, Email))
           throw federationErrors.PROVIDER_EMAIL_NOT_VERIFIED();
         const person = { email, ...(name && matchesSchema(name, OptionalName) && { name }) };
         await accounts.admit(person, source);
-        const userId = known?.userId ?? (await claim(documentOf(accounts.newId(), ticket)));
-        try {
-          const user = { ...person, id: userId, locale, authenticatedAt };
-          const registered = await accounts.register(user, source);
-          await recordConnection(userId, ticket, source);
-          return registered;
-        } catch (error) {
-          // Another request may have created the same user in the meantime.
-          const late = isEmailTaken(error) && (await accounts.signIn(userId, authenticatedAt, source));
+        const document = documentOf(accounts.newId(), ticket);
+        const connection = [identities.inserting(document), entry('connected', document, source)];
+        const user = { ...person, id: document.userId, locale, authenticatedAt };
+        return accounts.register(user, connection, source).catch(async (error: unknown) => {
+          if (!isTaken(error)) throw error;
+          // Another request may have created the user in the meantime.
+          const late = await signIn();
           if (late) return late;
-          // After an outage of the store, the user may exist.
-          if (error instanceof AppError) await identities.deleteOne({ id, userId });
-          throw isEmailTaken(error) ? federationErrors.ACCOUNT_EXISTS() : error;
-        }
+          throw federationErrors.ACCOUNT_EXISTS();
+        });
       }),
 
     /**
      * Connects the provider account of the ticket to a user.
-     * @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, IDENTITY_TAKEN
+     * @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, IDENTITY_TAKEN, UNAUTHENTICATED
      */
     connect: (
       { id: userId, email, emailVerified }: { id: string; email: string; emailVerified: boolean },
@@ -238,40 +237,41 @@ export function createFederation(deps: FederationDependencies) {
         // A registration with another person's address would keep access after the owner has reset the password.
         if (!emailVerified && !isProven) throw federationErrors.EMAIL_NOT_VERIFIED();
         const document = documentOf(userId, ticket);
-        const existing = await identities.findOne({ id: document.id });
-        const inserted = existing
-          ? null
-          : await identities.insert(document).then(() => document, nullIfTaken);
-        const found = inserted ?? existing ?? (await identities.findOne({ id: document.id }));
-        if (found?.userId !== userId) throw federationErrors.IDENTITY_TAKEN();
-        if (inserted) {
-          await announce('connected', inserted, source);
-          await recordConnection(userId, ticket, source);
+        for (;;) {
+          const user = await readUser(userId);
+          if (!user) throw httpErrors.UNAUTHENTICATED();
+          const existing = await identities.findOne({ id: document.id });
+          if (existing && existing.userId !== userId) throw federationErrors.IDENTITY_TAKEN();
+          if (existing) return view(existing);
+          const connection = [
+            identities.inserting(document),
+            ...effectsOf('connected', document, user, source),
+          ];
+          // A unique violation is a connection of the same account at the same time.
+          if ((await commit(connection).catch(nullIfTaken))?.committed) return view(document);
         }
-        return view(found);
       }),
 
     list: async (userId: string): Promise<IdentityView[]> => (await ofUser(userId)).map(view),
 
-    keepsOne,
+    /** Whether the user can sign in with a provider. */
+    isHeld: async (userId: string): Promise<boolean> => (await ofUser(userId)).some(signsIn),
 
     /** The last way to sign in stays, also if several are removed at the same time. @throws NOT_FOUND, LAST_LOGIN_METHOD */
-    async disconnect(userId: string, id: string, source: RequestSource) {
+    async disconnect(userId: string, id: string, source: RequestSource): Promise<void> {
       for (;;) {
-        const found = await identities.findOne({ id, userId });
-        if (!found) throw httpErrors.NOT_FOUND();
-        const leaving = await marks.set(found);
-        if (leaving === null) continue;
-        if (!(await keepsOne(userId)) && !(await accounts.hasOtherLogin(userId))) {
-          await marks.clear(id, leaving);
+        const user = await readUser(userId);
+        const connected = await ofUser(userId);
+        const identity = connected.find((one) => one.id === id);
+        if (!user || !identity) throw httpErrors.NOT_FOUND();
+        const others = connected.filter((one) => one !== identity);
+        if (!others.some(signsIn) && !(await deps.hasOtherLogin(userId)))
           throw federationErrors.LAST_LOGIN_METHOD();
-        }
-        const removed = await identities.deleteOne({ id, userId, leaving });
-        if (!removed) continue;
-        await announce('disconnected', removed, source);
-        const { provider: detail } = removed;
-        await audit.record({ event: 'identity.disconnected', subject: userId, ip: source.ip, detail });
-        return;
+        const removal = [
+          identities.deleting({ id, userId }),
+          ...effectsOf('disconnected', identity, user, source),
+        ];
+        if ((await commit(removal)).committed) return;
       }
     },
   };
@@ -283,4 +283,6 @@ const keyOf = ({ issuer, subject }: ProviderIdentity): string => sha256(JSON.str
 const hasChallenge = (error: unknown): boolean =>
   error instanceof AppError && error.members?.['challenge'] !== undefined;
 
-const isEmailTaken = (error: unknown): boolean => (error as { code?: string }).code === 'EMAIL_TAKEN';
+/** The address has an account, or the account of the provider has a user. */
+const isTaken = (error: unknown): boolean =>
+  error instanceof UniqueViolation || (error instanceof AppError && error.code === 'EMAIL_TAKEN');

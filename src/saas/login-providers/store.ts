@@ -1,7 +1,7 @@
 import { type UsedOnce, usedOnceCollection } from '../../core/ops/single-use.js';
-import { createStoredChanges } from '../../core/ops/stored-changes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
+import { allOf } from '../../core/storage/pages.js';
 
 /** The account of a provider that signs in a user. */
 export interface IdentityDocument {
@@ -15,15 +15,12 @@ export interface IdentityDocument {
   /** As of the first sign-in; only to recognize it. */
   email?: string;
   createdAt: number;
-  /** Identifies a removal that has begun and must leave another way to sign in. */
-  leaving?: string;
 }
 
 export type Identities = Collection<IdentityDocument>;
 
 export const identityCollection = (store: Store): Identities =>
   store.collection<IdentityDocument>('identities', {
-    fields: ['leaving'],
     numbers: ['createdAt'],
     indexes: [['userId', 'createdAt']],
   });
@@ -32,14 +29,13 @@ export const identityCollection = (store: Store): Identities =>
 export const usedTicketCollection = (store: Store): Collection<UsedOnce> =>
   usedOnceCollection(store, 'usedTickets');
 
-/** The changes about which the user gets a mail. */
-export const identityChanges = createStoredChanges('identity', 'connected', 'disconnected');
-
 /** Also without the option: an account that is deleted or has a new owner loses its connections. */
-export function contributeIdentities({ store, signInMethods, versions }: ModuleContext): void {
+export function contributeIdentities({ store, signInMethods }: ModuleContext): void {
   const identities = identityCollection(store);
-  versions.add((userId, field) =>
-    identityChanges.readVersion(field, (id) => identities.findOne({ id, userId })),
-  );
-  signInMethods.add('identity', { forget: (userId) => identities.deleteMany({ userId }) });
+  signInMethods.add('identity', {
+    async removal(userId) {
+      const removed = await allOf(identities, { where: { userId }, sort: 'createdAt' });
+      return removed.map(({ id }) => identities.deleting({ id, userId }));
+    },
+  });
 }

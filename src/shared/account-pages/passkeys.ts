@@ -65,9 +65,8 @@ export async function passkeysPlugin(
     { config, schema: { body: PasskeyRemovalBody } },
     async (request, reply) => {
       guard.checkForm(request);
-      const { id, passkeyOnly } = guard.personOf(request).principal;
-      const rule = { keepsOne: passkeyOnly === true };
-      if ((await passkeys.remove(id, request.body.id, requestSource(request), rule)) === 'last') {
+      const { id } = guard.personOf(request).principal;
+      if ((await passkeys.remove(id, request.body.id, requestSource(request))) === 'last') {
         const problems = [message('account-passkey.last')];
         return pages.send(reply.code(422), await pageOf(request, { problems }));
       }

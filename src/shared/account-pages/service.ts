@@ -145,8 +145,8 @@ export interface Passkeys {
     source: RequestSource,
   ): Promise<Passkey | null>;
   rename(account: string, id: string, name: string, source: RequestSource): Promise<boolean>;
-  /** @param rule `keepsOne`: the last passkey stays, and the answer is `last` */
-  remove(account: string, id: string, source: RequestSource, rule: { keepsOne: boolean }): Promise<string>;
+  /** `last` if the passkey stays, because it is the last way to sign in. */
+  remove(account: string, id: string, source: RequestSource): Promise<string>;
 }
 
 /** An application with access to the data of a person. */

@@ -1,23 +1,16 @@
 import { hkdfSync } from 'node:crypto';
 import type { RequestSource } from '../../core/http/routes.js';
-import { type Clock, HOUR, MINUTE, SECOND } from '../../core/kernel/clock.js';
+import { HOUR, MINUTE, SECOND } from '../../core/kernel/clock.js';
 import { createEncryption } from '../../core/kernel/encryption.js';
 import { newToken, type Random } from '../../core/kernel/secrets.js';
 import { typedCode } from '../../core/kernel/text.js';
 import type { Audit } from '../../core/ops/audit.js';
 import type { Job } from '../../core/ops/jobs.js';
-import { nullIfTaken } from '../../core/storage/collection.js';
+import { type Change, nullIfTaken, type Where } from '../../core/storage/collection.js';
 import { pagesOf } from '../../core/storage/pages.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
 import { factorErrors } from './errors.js';
-import {
-  type AnnounceFactor,
-  type ChangeSource,
-  type FactorDocument,
-  type Factors,
-  readFactorVersion,
-  removeFactor,
-} from './store.js';
+import { type ChangeSource, type FactorDocument, type RemovalDependencies, removeFactor } from './store.js';
 import { type Enrolment, enrolmentOf, newSecret, recoveryCodesOf, recoveryHash, stepOfCode } from './totp.js';
 
 /** How a person proved the second factor. */
@@ -32,23 +25,20 @@ export interface FactorState {
 /** The second factor of accounts: codes of an authenticator app, and recovery codes for its loss. */
 export type FactorService = ReturnType<typeof createFactorService>;
 
-export interface FactorDependencies {
-  factors: Factors;
+export interface FactorDependencies extends RemovalDependencies {
   /** The encryption keys, the current one first. */
   keys: readonly [string, ...string[]];
   /** What the authenticator app shows as the provider of the account. */
   issuer(): string;
   throttle: Pick<Throttle, 'attempt' | 'trust'>;
-  audit: Pick<Audit, 'record' | 'recordFailure'>;
-  announce?: AnnounceFactor | undefined;
-  clock: Clock;
+  audit: Pick<Audit, 'entry' | 'recordFailure'>;
   random: Random;
 }
 
 const ENROLMENT_MS = 15 * MINUTE;
 
 export function createFactorService(deps: FactorDependencies) {
-  const { factors, keys, issuer, throttle, audit, announce, clock, random } = deps;
+  const { factors, readAccount, commit, keys, issuer, throttle, audit, clock, random } = deps;
   const encryption = createEncryption({
     keys,
     purpose: 'second factors',
@@ -90,14 +80,15 @@ export function createFactorService(deps: FactorDependencies) {
       evaluate,
     );
 
-  const change = async (
+  /** A change of a document that is still as it was read. */
+  const changeOf = (
     { id, rev }: Pick<FactorDocument, 'id' | 'rev'>,
     set: Partial<Omit<FactorDocument, 'id' | 'rev' | 'updatedAt'>>,
     unset: ('pending' | 'pendingUntil')[] = [],
-  ): Promise<boolean> => {
-    const changes = { set: { ...set, updatedAt: clock.now() }, unset, inc: { rev: 1 } };
-    return (await factors.updateOne({ id, rev }, changes)) !== null;
-  };
+  ): [Where<FactorDocument>, Change<FactorDocument>] => [
+    { id, rev },
+    { set: { ...set, updatedAt: clock.now() }, unset, inc: { rev: 1 } },
+  ];
 
   /** Changes the document of an account, or inserts it. */
   const store = async (
@@ -107,20 +98,12 @@ export function createFactorService(deps: FactorDependencies) {
     for (;;) {
       const found = await factors.findOne({ id: account });
       const now = clock.now();
-      // Both begin with the time, so that they never repeat those of a document that was deleted.
-      const fresh = {
-        id: account,
-        lastStep: 0,
-        recovery: [],
-        version: now,
-        rev: now,
-        updatedAt: now,
-        ...set,
-      };
+      // It begins with the time, so that it never repeats that of a document that was deleted.
+      const fresh = { id: account, lastStep: 0, recovery: [], rev: now, updatedAt: now, ...set };
       // A sign-in or a session that began without the factor must not replace it.
       if (found?.confirmedAt !== undefined) throw factorErrors.FACTOR_EXISTS();
       const stored = found
-        ? await change(found, set)
+        ? await factors.changeOne(...changeOf(found, set))
         : await factors.insert(fresh).then(() => true, nullIfTaken);
       if (stored) return;
     }
@@ -132,7 +115,7 @@ export function createFactorService(deps: FactorDependencies) {
       : encryption.decrypt(document.id, document.pending);
 
   /** Uses a code of the app or a recovery code, whatever else changes at the same time. */
-  const use = async (account: string, code: string): Promise<FactorMethod | null> => {
+  const use = async (account: string, code: string, ip: string): Promise<FactorMethod | null> => {
     for (;;) {
       const found = await factors.findOne({ id: account });
       if (found?.secret === undefined) return null;
@@ -142,10 +125,12 @@ export function createFactorService(deps: FactorDependencies) {
         const hash = hashIn(found, code);
         if (hash === null || !found.recovery.includes(hash)) return null;
         const recovery = found.recovery.filter((other) => other !== hash);
-        if (await change(found, { recovery })) return 'recovery';
+        const used = audit.entry({ event: 'factor.recovery-code-used', subject: account, ip });
+        if ((await commit([factors.changing(...changeOf(found, { recovery })), used])).committed)
+          return 'recovery';
       } else {
         const later = { id: account, rev, lastStep: { lt: step } };
-        if (await factors.updateOne(later, { set: { lastStep: step } })) return 'otp';
+        if (await factors.changeOne(later, { set: { lastStep: step } })) return 'otp';
         // Used before, unless the document was changed since it was read.
         if ((await factors.findOne({ id: account }))?.rev === rev) return null;
       }
@@ -191,24 +176,25 @@ export function createFactorService(deps: FactorDependencies) {
       const typed = typedCode(code);
       return attempt(account, source, async () => {
         for (;;) {
-          const found = await factors.findOne({ id: account });
+          const [owner, found] = await Promise.all([readAccount(account), factors.findOne({ id: account })]);
           const secret = pendingOf(found);
           // The form was submitted twice, and the browser shows the second response.
           if (found && secret === null && hasCodes(found, codes)) return codes;
-          if (!found || secret === null) throw factorErrors.FACTOR_CHANGED();
+          if (!owner || !found || secret === null) throw factorErrors.FACTOR_CHANGED();
           const step = stepOfCode(secret, typed, clock.now());
           if (step === null) return null;
-          const version = found.version + 1;
           const confirmed = {
             ...{ secret: encryption.encrypt(account, secret), lastStep: step, ...sealed(account, codes) },
-            ...{ confirmedAt: clock.now(), version },
+            confirmedAt: clock.now(),
           };
-          if (!(await change(found, confirmed, ['pending', 'pendingUntil']))) continue;
-          await announce?.('added', account, version, source);
-          break;
+          const { committed } = await commit([
+            owner.nextRevision,
+            factors.changing(...changeOf(found, confirmed, ['pending', 'pendingUntil'])),
+            owner.factorMail('added', source),
+            audit.entry({ event: 'factor.enrolled', subject: account, ip: source.ip }),
+          ]);
+          if (committed) return codes;
         }
-        await audit.record({ event: 'factor.enrolled', subject: account, ip: source.ip });
-        return codes;
       });
     },
 
@@ -224,12 +210,9 @@ export function createFactorService(deps: FactorDependencies) {
       onBudgetSpent?: () => string,
     ): Promise<FactorMethod | null> {
       const typed = typedCode(code);
-      const method = await attempt(account, source, () => use(account, typed), onBudgetSpent);
-      if (method === null) {
+      const method = await attempt(account, source, () => use(account, typed, source.ip), onBudgetSpent);
+      if (method === null)
         await audit.recordFailure({ event: 'factor.failed', subject: account, ip: source.ip });
-      } else if (method === 'recovery') {
-        await audit.record({ event: 'factor.recovery-code-used', subject: account, ip: source.ip });
-      }
       return method;
     },
 
@@ -240,10 +223,12 @@ export function createFactorService(deps: FactorDependencies) {
         const found = await factors.findOne({ id: account });
         if (found?.secret === undefined) throw factorErrors.FACTOR_CHANGED();
         if (hasCodes(found, codes)) return codes;
-        if (await change(found, sealed(account, codes))) break;
+        const { committed } = await commit([
+          factors.changing(...changeOf(found, sealed(account, codes))),
+          audit.entry({ event: 'factor.recovery-codes-renewed', subject: account, ip: source.ip }),
+        ]);
+        if (committed) return codes;
       }
-      await audit.record({ event: 'factor.recovery-codes-renewed', subject: account, ip: source.ip });
-      return codes;
     },
 
     /** Lets the owner, proven by an e-mailed link, give codes from this address while others exhaust the limit. */
@@ -265,14 +250,6 @@ export function createFactorService(deps: FactorDependencies) {
       return requiredFrom;
     },
 
-    /** The value of `FACTOR_VERSION`. */
-    version: (account: string): Promise<number> => readFactorVersion(factors, account),
-
-    /** Removes everything about a deleted account. */
-    async forget(account: string) {
-      await factors.deleteOne({ id: account });
-    },
-
     /** Encrypts with the current key what another key has encrypted. */
     encryptionJob: {
       everySeconds: HOUR / SECOND,
@@ -282,7 +259,7 @@ export function createFactorService(deps: FactorDependencies) {
           for (const document of documents) {
             const renewed = renewedIn(document);
             // A concurrent change has used the current key, or the next run renews it.
-            if (Object.keys(renewed).length > 0) await change(document, renewed);
+            if (Object.keys(renewed).length > 0) await factors.changeOne(...changeOf(document, renewed));
           }
         }
       },

@@ -2,6 +2,8 @@ import { ConfigurationError } from '../../core/config/configuration-error.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
+import type { CommitPart, CommitParts, Effect } from '../../core/ops/commit.js';
+import type { ReadAccount } from '../../core/server/contributions.js';
 import type { Change, Collection, Store } from '../../core/storage/collection.js';
 
 /** The second factor of an account. */
@@ -23,8 +25,6 @@ export interface FactorDocument {
   recoveryKey?: string;
   /** By when the account must have a factor, if the operator requires one. */
   requiredFrom?: number;
-  /** Incremented when a factor is set up or removed; for the mail about it. */
-  version: number;
   /** Incremented by every change except that of `lastStep`. */
   rev: number;
   updatedAt: number;
@@ -51,34 +51,22 @@ export async function refuseMissingKey(
   throw new ConfigurationError(program, [{ message, remedy }]);
 }
 
-/** The version field of the mails about changes of factors, for their send condition. */
-export const FACTOR_VERSION = 'factorVersion';
-
-/** The current value of `FACTOR_VERSION`. */
-export const readFactorVersion = async (factors: Factors, account: string): Promise<number> =>
-  (await factors.findOne({ id: account }))?.version ?? 0;
-
-/**
- * Enqueues the mail about a change of the factor of an account, after the change.
- *
- * @param version of the factor after the change
- * @param from absent if the operator makes the change
- */
-export type AnnounceFactor = (
-  change: 'added' | 'removed',
-  account: string,
-  version: number,
-  source: ChangeSource | undefined,
-) => Promise<void>;
-
 /** Who changes a factor: the person, or the operator named by `by`. */
 export type ChangeSource = Pick<RequestSource, 'ip' | 'by' | 'browser' | 'acceptLanguage'>;
 
+/** The account of a factor. */
+export interface FactorAccount extends ReadAccount {
+  /** The mail about a change, to its owner. */
+  factorMail(change: 'added' | 'removed', source: ChangeSource): Effect | undefined;
+}
+
 export interface RemovalDependencies {
   factors: Factors;
-  audit: Pick<Audit, 'record'>;
+  /** Null if there is no such account. */
+  readAccount(account: string): Promise<FactorAccount | null>;
+  commit: CommitParts;
+  audit: Pick<Audit, 'entry'>;
   clock: Clock;
-  announce?: AnnounceFactor | undefined;
 }
 
 /**
@@ -86,23 +74,39 @@ export interface RemovalDependencies {
  * it also helps if the key was lost.
  */
 export async function removeFactor(
-  account: string,
+  id: string,
   source: ChangeSource,
-  { factors, audit, clock, announce }: RemovalDependencies,
+  { factors, readAccount, commit, audit, clock }: RemovalDependencies,
 ): Promise<boolean> {
   for (;;) {
-    const found = await factors.findOne({ id: account });
-    if (found?.confirmedAt === undefined) return false;
-    const { id, rev, version } = found;
+    const [account, found] = await Promise.all([readAccount(id), factors.findOne({ id })]);
+    if (!account || found?.confirmedAt === undefined) return false;
     const removal: Change<FactorDocument> = {
-      set: { recovery: [], version: version + 1, updatedAt: clock.now() },
+      set: { recovery: [], updatedAt: clock.now() },
       unset: ['secret', 'confirmedAt', 'pending', 'pendingUntil', 'recoveryKey'],
       inc: { rev: 1 },
     };
-    if (!(await factors.updateOne({ id, rev }, removal))) continue;
-    await announce?.('removed', account, version + 1, source.by === undefined ? source : undefined);
-    break;
+    const { committed } = await commit([
+      account.nextRevision,
+      factors.changing({ id, rev: found.rev }, removal),
+      account.factorMail('removed', source),
+      audit.entry({ event: 'factor.removed', subject: id, ...actorOf(source) }),
+    ]);
+    if (committed) return true;
   }
-  await audit.record({ event: 'factor.removed', subject: account, ...actorOf(source) });
-  return true;
+}
+
+/** What removes the factor of an account that is deleted or, with a `source`, has a new owner. */
+export async function factorRemoval(
+  id: string,
+  source: ChangeSource | undefined,
+  { factors, audit }: Pick<RemovalDependencies, 'factors' | 'audit'>,
+): Promise<readonly CommitPart[]> {
+  const found = await factors.findOne({ id });
+  if (!found) return [];
+  const isRecorded = source !== undefined && found.confirmedAt !== undefined;
+  return [
+    factors.deleting({ id, rev: found.rev }),
+    isRecorded ? audit.entry({ event: 'factor.removed', subject: id, ...actorOf(source) }) : undefined,
+  ];
 }

@@ -2,6 +2,8 @@ import type { RequestSource } from '../../core/http/routes.js';
 import { type Session, toTimestamp, toTimestampOrNull, type User } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { Sealed } from '../../core/kernel/sealed.js';
+import type { CommitPart } from '../../core/ops/commit.js';
+import { UniqueViolation } from '../../core/storage/collection.js';
 import { passkeyErrors } from './errors.js';
 import type { PasskeyView } from './schemas.js';
 import type { PasskeyService } from './service.js';
@@ -19,12 +21,12 @@ export interface PasskeyAccounts<U, S> {
   /** @throws ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_TOKEN */
   signIn(user: U, verificationToken: string | undefined, source: RequestSource): Promise<S>;
   /**
-   * Creates an account without a password, after it has stored the passkey; `null` if the address must be verified first.
-   * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, RATE_LIMITED
+   * Creates an account without a password, in one commit with its passkey; `null` if the address must be verified first.
+   * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, RATE_LIMITED; UniqueViolation for the passkey
    */
   register(
     given: { id: string; email: string; name?: string | undefined; locale: string | undefined },
-    passkey: { add(): Promise<void>; remove(): Promise<void> },
+    passkey: readonly CommitPart[],
     source: RequestSource,
   ): Promise<S | null>;
   newId(): string;
@@ -32,8 +34,6 @@ export interface PasskeyAccounts<U, S> {
   ensureCurrent(identity: Holder): Promise<void>;
   /** @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED */
   proveOwner(identity: Holder, password: string | undefined, source: RequestSource): Promise<void>;
-  /** Whether the user can sign in without a passkey: by password, by e-mail or at a provider that is not being removed. */
-  hasOtherLogin(userId: string): Promise<boolean>;
 }
 
 /** What a ceremony was begun for. */
@@ -119,13 +119,12 @@ export function createPasskeyFlows<U, S>({
     ): Promise<S | null> {
       const { account, email, name } = open('sign-up', form);
       const created = { form, credential: JSON.stringify(credential), name: nameOf(source) };
-      const passkey = {
-        async add() {
-          if (!(await service.add(account, created, source))) throw passkeyErrors.PASSKEY_REJECTED();
-        },
-        remove: () => service.forget(account),
-      };
-      return accounts.register({ id: account, email, name, locale }, passkey, source);
+      const passkey = await service.first(account, created, source);
+      if (!passkey) throw passkeyErrors.PASSKEY_REJECTED();
+      const registered = accounts.register({ id: account, email, name, locale }, passkey, source);
+      return registered.catch((error: unknown) => {
+        throw error instanceof UniqueViolation ? passkeyErrors.PASSKEY_REJECTED() : error;
+      });
     },
 
     list: async (userId: string): Promise<PasskeyView[]> => (await service.list(userId)).map(viewOf),
@@ -150,13 +149,9 @@ export function createPasskeyFlows<U, S>({
       const { account } = open('add', form);
       if (account !== identity.user.id) throw passkeyErrors.PASSKEY_EXPIRED();
       const created = { form, credential: JSON.stringify(credential), name: name ?? nameOf(source) };
-      const added = await service.add(account, created, source);
-      if (!added) throw passkeyErrors.PASSKEY_REJECTED();
       // The account may have a new owner, or none, since this request was authenticated.
-      await accounts.ensureCurrent(identity).catch(async (error: unknown) => {
-        await service.remove(account, added.id, source, { keepsOne: false });
-        throw error;
-      });
+      const added = await service.add(account, created, source, () => accounts.ensureCurrent(identity));
+      if (!added) throw passkeyErrors.PASSKEY_REJECTED();
       return viewOf(added);
     },
 
@@ -173,8 +168,7 @@ export function createPasskeyFlows<U, S>({
     ): Promise<void> {
       const userId = identity.user.id;
       await accounts.proveOwner(identity, password, source);
-      const rule = { keepsOne: true, hasOtherLogin: () => accounts.hasOtherLogin(userId) };
-      const outcome = await service.remove(userId, id, source, rule);
+      const outcome = await service.remove(userId, id, source);
       if (outcome === 'unknown') throw httpErrors.NOT_FOUND();
       if (outcome === 'last') throw passkeyErrors.LAST_LOGIN_METHOD();
     },

@@ -10,18 +10,16 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import { verifyAssertion, verifyCreation } from './ceremony.js';
 import { type Ceremony, createPasskeyFlows, type PasskeyAccounts, viewOf } from './flows.js';
 import { passkeyPlugin } from './plugin.js';
-import { createPasskeyService, type PasskeyService } from './service.js';
-import { type AnnouncePasskey, passkeyCollection, usedChallengeCollection } from './store.js';
+import { createPasskeyService, type PasskeyDependencies, type PasskeyService } from './service.js';
+import { passkeyCollection, usedChallengeCollection } from './store.js';
 
-export interface PasskeyModuleOptions {
+export interface PasskeyModuleOptions extends Pick<PasskeyDependencies, 'readAccount'> {
   /** The public address, to whose host passkeys are bound. */
   address(): string;
   /** The origins of further pages; those of other hosts are ignored. Default: none. */
   origins?: readonly string[];
   /** What browsers and password managers show. */
   name(): string;
-  /** Enqueues a mail to the person about a change; absent without e-mail. */
-  announce?: AnnouncePasskey | undefined;
 }
 
 /** The script of the pages that use them. Without it, or in a browser without passkeys, they show none. */
@@ -31,7 +29,7 @@ const SCRIPT = packageFile('templates/pages/passkeys.js');
 
 export function createPasskeyModule(
   context: ModuleContext,
-  { address, origins = [], name, announce }: PasskeyModuleOptions,
+  { address, origins = [], name, readAccount }: PasskeyModuleOptions,
 ) {
   const usedChallenges = usedChallengeCollection(context.store);
   const service = createPasskeyService({
@@ -40,7 +38,8 @@ export function createPasskeyModule(
     usedChallenges,
     verifyCreation,
     verifyAssertion,
-    announce,
+    readAccount,
+    hasOtherLogin: (account) => context.signInMethods.hasOther('passkey', account),
     relyingParty() {
       const { hostname, origin } = new URL(address());
       const others = origins.filter((other) => belongsTo(other, hostname));
@@ -50,7 +49,7 @@ export function createPasskeyModule(
   context.accountData.add({
     section: { name: 'passkeys', read: async (account) => (await service.list(account)).map(viewOf) },
   });
-  context.signInMethods.add('passkey', { isHeld: service.keepsOne });
+  context.signInMethods.add('passkey', { isHeld: service.has });
   context.jobs.add('used-challenge-purge', createExpiryPurge(usedChallenges, context.clock));
   return { service };
 }

@@ -1,9 +1,8 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import { type Clock, HOUR } from '../../core/kernel/clock.js';
-import type { Random } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
-import { createRemovalMarks } from '../../core/ops/removal-marks.js';
-import { nullIfTaken } from '../../core/storage/collection.js';
+import type { CommitPart } from '../../core/ops/commit.js';
+import { nullIfTaken, type Write } from '../../core/storage/collection.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
 import {
   type Assertion,
@@ -18,8 +17,9 @@ import {
 } from './ceremony.js';
 import {
   type ChangeSource,
-  changeOf,
+  MAX_PER_ACCOUNT,
   type PasskeyDocument,
+  passkeysOf,
   type RemovalDependencies,
   removePasskeys,
   type UsedChallenges,
@@ -28,22 +28,22 @@ import {
 /** The passkeys of accounts. `form` is the token of the form that contains the challenge and its response. */
 export type PasskeyService = ReturnType<typeof createPasskeyService>;
 
-export interface RemovalRule {
-  keepsOne: boolean;
-  /** Asked after the passkey is marked; must not count what is being removed. Absent: there is none. */
-  hasOtherLogin?: (() => Promise<boolean>) | undefined;
+/** What the browser has created: the response to the challenge of the form, and what the person calls the passkey. */
+export interface CreatedPasskey {
+  form: string;
+  credential: string;
+  name: string;
 }
 
 export interface PasskeyDependencies extends RemovalDependencies, Verification {
   usedChallenges: UsedChallenges;
   relyingParty(): RelyingParty;
   throttle: Pick<Throttle, 'attempt'>;
-  audit: Pick<Audit, 'record' | 'recordFailure'>;
+  audit: Pick<Audit, 'entry' | 'record' | 'recordFailure'>;
+  /** Whether the account can sign in without a passkey. */
+  hasOtherLogin(account: string): Promise<boolean>;
   clock: Clock;
-  random: Random;
 }
-
-const MAX_PER_ACCOUNT = 20;
 
 /** A key without an owner verifies signatures of unknown passkeys, so that they take as long as known ones. */
 const DECOY = {
@@ -56,24 +56,21 @@ const DECOY = {
 const USED_CHALLENGE_MS = HOUR;
 
 export function createPasskeyService(deps: PasskeyDependencies) {
-  const { passkeys, usedChallenges, relyingParty, throttle, audit, announce, clock, random } = deps;
+  const { passkeys, usedChallenges, readAccount, commit, relyingParty, throttle, audit, clock } = deps;
 
   /** The oldest first. */
-  const list = async (account: string): Promise<PasskeyDocument[]> => {
-    const { items } = await passkeys.page({ where: { account }, sort: 'account', limit: MAX_PER_ACCOUNT });
-    return items.sort((one, other) => one.createdAt - other.createdAt);
-  };
+  const list = async (account: string): Promise<PasskeyDocument[]> =>
+    (await passkeysOf(passkeys, account)).sort((one, other) => one.createdAt - other.createdAt);
 
-  /** Whether this is the first use of the challenge, in all processes together. */
-  const useChallenge = async (form: string): Promise<boolean> => {
-    const used = { id: challengeOf(form), expiresAt: clock.now() + USED_CHALLENGE_MS };
-    return (await usedChallenges.insert(used).then(() => true, nullIfTaken)) ?? false;
-  };
+  /** The first use of the challenge, in all processes together: another one is a unique violation. */
+  const usingChallenge = (form: string): Write =>
+    usedChallenges.inserting({ id: challengeOf(form), expiresAt: clock.now() + USED_CHALLENGE_MS });
 
-  /** Stores what the authenticator reports, unless it contradicts what it has reported before. */
+  /** Uses the challenge and stores what the authenticator reports, unless it contradicts what it has reported before. */
   const update = async (
     known: PasskeyDocument,
     seen: AuthenticatorState,
+    form: string,
     { ip }: RequestSource,
   ): Promise<boolean> => {
     for (let stored: PasskeyDocument | null = known; stored; ) {
@@ -84,7 +81,10 @@ export function createPasskeyService(deps: PasskeyDependencies) {
       }
       const { id, counter } = stored;
       const set = { counter: seen.counter, backedUp: seen.backedUp, lastUsedAt: clock.now() };
-      if (await passkeys.changeOne({ id, counter }, { set, unset: ['leaving'] })) return true;
+      const updating = passkeys.changing({ id, counter }, { set });
+      const used = await commit([usingChallenge(form), updating]).catch(nullIfTaken);
+      if (!used) return false;
+      if (used.committed) return true;
       stored = await passkeys.findOne({ id });
     }
     return false;
@@ -93,25 +93,30 @@ export function createPasskeyService(deps: PasskeyDependencies) {
   const stateIn = (assertion: Assertion, publicKey: string, form: string) =>
     deps.verifyAssertion(relyingParty(), form, assertion, { id: assertion.id, publicKey });
 
-  /** Whether the account has one after the removals that have begun. */
-  const keepsOne = async (account: string): Promise<boolean> =>
-    (await passkeys.count({ account, leaving: null }, 1)) > 0;
-
-  const marks = createRemovalMarks(passkeys, random);
+  /** A valid response of the browser as a new passkey, with the writes that add it once. Null for an invalid one. */
+  const create = async (
+    account: string,
+    { form, credential, name }: CreatedPasskey,
+    { ip }: RequestSource,
+  ): Promise<{ passkey: PasskeyDocument; writes: readonly CommitPart[] } | null> => {
+    const created = await deps.verifyCreation(relyingParty(), form, credential);
+    if (!created) return null;
+    const passkey = { ...created, account, name, createdAt: clock.now() };
+    const added = audit.entry({ event: 'passkey.added', subject: account, ip });
+    return { passkey, writes: [usingChallenge(form), passkeys.inserting(passkey), added] };
+  };
 
   return {
     list,
 
     has: async (account: string): Promise<boolean> => (await passkeys.findOne({ account })) !== null,
 
-    keepsOne,
-
     /** For the browser, as JSON; null if the account has as many as it can have. */
     async creationOptions(
       user: { id: string; handle: string; name?: string },
       form: string,
     ): Promise<string | null> {
-      const existing = await list(user.id);
+      const existing = await passkeysOf(passkeys, user.id);
       if (existing.length >= MAX_PER_ACCOUNT) return null;
       return JSON.stringify(creationOptions(relyingParty(), user, form, existing));
     },
@@ -120,24 +125,42 @@ export function createPasskeyService(deps: PasskeyDependencies) {
     firstCreationOptions: (user: { id: string; handle: string; name?: string }, form: string): string =>
       JSON.stringify(creationOptions(relyingParty(), user, form, [])),
 
-    /** Adds the passkey that the browser has created. Null for an invalid or repeated response, and beyond the limit. */
-    async add(
+    /**
+     * The writes of the first passkey of an account, for the commit that creates the account: a unique violation is a repeated response. Null for
+     * an invalid response, and for a known passkey.
+     */
+    async first(
       account: string,
-      { form, credential, name }: { form: string; credential: string; name: string },
+      response: CreatedPasskey,
       source: RequestSource,
+    ): Promise<readonly CommitPart[] | null> {
+      const created = await create(account, response, source);
+      // Here, too, because a sign-up with the address of an account has no such commit, and must not differ from others.
+      const isKnown = created !== null && (await passkeys.findOne({ id: created.passkey.id })) !== null;
+      return isKnown ? null : (created?.writes ?? null);
+    },
+
+    /**
+     * Adds the passkey that the browser has created. Null for an invalid or repeated response, and beyond the limit.
+     * @param ensureAllowed throws if the request must not add one any more
+     */
+    async add(
+      id: string,
+      response: CreatedPasskey,
+      source: RequestSource,
+      ensureAllowed?: () => Promise<void>,
     ): Promise<PasskeyDocument | null> {
-      const created = await deps.verifyCreation(relyingParty(), form, credential);
-      if (!created || !(await useChallenge(form))) return null;
-      const passkey = { ...created, account, name, createdAt: clock.now() };
-      if (!(await passkeys.insert(passkey).then(() => true, nullIfTaken))) return null;
-      // Counted after the insertion, because others may be added at the same time.
-      if ((await passkeys.count({ account }, MAX_PER_ACCOUNT + 1)) > MAX_PER_ACCOUNT) {
-        await passkeys.deleteOne({ id: created.id });
-        return null;
+      const created = await create(id, response, source);
+      for (;;) {
+        const account = created && (await readAccount(id));
+        await ensureAllowed?.();
+        if (!account || (await passkeys.count({ account: id }, MAX_PER_ACCOUNT)) >= MAX_PER_ACCOUNT)
+          return null;
+        const added = [account.nextRevision, ...created.writes, account.passkeyMail('added', source)];
+        const outcome = await commit(added).catch(nullIfTaken);
+        if (!outcome) return null;
+        if (outcome.committed) return created.passkey;
       }
-      await announce?.(changeOf('added', passkey), account, source);
-      await audit.record({ event: 'passkey.added', subject: account, ip: source.ip });
-      return passkey;
     },
 
     /** For the browser, as JSON. */
@@ -160,9 +183,8 @@ export function createPasskeyService(deps: PasskeyDependencies) {
         const isOwn = assertion?.userHandle === userHandleOf(account);
         const found = await find(account);
         const seen = assertion && (await stateIn(assertion, publicKey, form));
-        if (known && found !== null && isOwn && seen && (await useChallenge(form))) {
-          if (await update(known, seen, source)) return found;
-        }
+        if (known && found !== null && isOwn && seen && (await update(known, seen, form, source)))
+          return found;
         const about = {
           ...(known && { subject: account }),
           ...(purpose !== undefined && { detail: purpose }),
@@ -173,47 +195,40 @@ export function createPasskeyService(deps: PasskeyDependencies) {
     },
 
     async rename(account: string, id: string, name: string, { ip }: RequestSource): Promise<boolean> {
-      const isRenamed = await passkeys.changeOne({ id, account }, { set: { name } });
-      if (isRenamed) await audit.record({ event: 'passkey.renamed', subject: account, ip });
-      return isRenamed;
+      const { committed } = await commit([
+        passkeys.changing({ id, account }, { set: { name } }),
+        audit.entry({ event: 'passkey.renamed', subject: account, ip }),
+      ]);
+      return committed;
     },
 
     /**
-     * @param rule `keepsOne`: the last passkey of the account stays, also if several are removed at the same time, unless
-     *   `hasOtherLogin` finds another way to sign in
+     * Removes a passkey, but not the last way to sign in.
      * @returns `last` if the passkey stays for this reason, `unknown` if the account has no such passkey
      */
     async remove(
-      account: string,
       id: string,
-      source: ChangeSource,
-      rule: RemovalRule,
+      passkey: string,
+      source: RequestSource,
     ): Promise<'removed' | 'last' | 'unknown'> {
       for (;;) {
-        const found = await passkeys.findOne({ id, account });
-        if (!found) return 'unknown';
-        const leaving = rule.keepsOne ? await marks.set(found) : undefined;
-        if (leaving === null) continue;
-        if (leaving !== undefined && !(await keepsOne(account)) && !(await rule.hasOtherLogin?.())) {
-          await marks.clear(id, leaving);
-          return 'last';
-        }
-        if (!(await passkeys.deleteOne({ id, account, ...(leaving !== undefined && { leaving }) }))) continue;
-        await announce?.(changeOf('removed', found), account, source.by === undefined ? source : undefined);
-        break;
+        const account = await readAccount(id);
+        const held = await passkeysOf(passkeys, id);
+        if (!account || !held.some((one) => one.id === passkey)) return 'unknown';
+        if (held.length === 1 && !(await deps.hasOtherLogin(id))) return 'last';
+        const { committed } = await commit([
+          account.nextRevision,
+          passkeys.deleting({ id: passkey, account: id }),
+          account.passkeyMail('removed', source),
+          audit.entry({ event: 'passkey.removed', subject: id, ...actorOf(source) }),
+        ]);
+        if (committed) return 'removed';
       }
-      await audit.record({ event: 'passkey.removed', subject: account, ...actorOf(source) });
-      return 'removed';
     },
 
     /** Removes all passkeys and returns their number. */
     removeAll: (account: string, source: ChangeSource): Promise<number> =>
       removePasskeys(account, source, deps),
-
-    /** Removes everything about a deleted account. */
-    async forget(account: string) {
-      await passkeys.deleteMany({ account });
-    },
   };
 }
 

@@ -1,6 +1,7 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
-import { createStoredChanges, type StoredChange } from '../../core/ops/stored-changes.js';
+import type { CommitParts, Effect } from '../../core/ops/commit.js';
+import type { ReadAccount } from '../../core/server/contributions.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
 
@@ -22,18 +23,12 @@ export interface PasskeyDocument {
   name: string;
   createdAt: number;
   lastUsedAt?: number;
-  /** Identifies a removal that has begun and must leave another way to sign in. */
-  leaving?: string;
 }
 
 export type Passkeys = Collection<PasskeyDocument>;
 
 export const passkeyCollection = (store: Store): Passkeys =>
-  store.collection<PasskeyDocument>('passkeys', {
-    fields: ['leaving'],
-    numbers: ['counter'],
-    indexes: [['account']],
-  });
+  store.collection<PasskeyDocument>('passkeys', { numbers: ['counter'], indexes: [['account']] });
 
 /** A challenge that was answered: none is accepted twice. */
 export interface UsedChallengeDocument {
@@ -52,57 +47,48 @@ export const usedChallengeCollection = (store: Store): UsedChallenges =>
 /** Who changes a passkey: the person, or the operator named by `by`. */
 export type ChangeSource = Pick<RequestSource, 'ip' | 'by' | 'browser' | 'acceptLanguage'>;
 
-const changes = createStoredChanges('passkey', 'added', 'removed');
-
-/** A new passkey or a removal, for the mail about it. */
-export type PasskeyChange = StoredChange & { kind: 'added' | 'removed' };
-
-/**
- * Enqueues the mail about a change, before the change and to be sent after it.
- *
- * @param from absent if the operator makes the change
- */
-export type AnnouncePasskey = (
-  change: PasskeyChange,
-  account: string,
-  source: ChangeSource | undefined,
-) => Promise<void>;
-
-export const changeOf = (
-  kind: PasskeyChange['kind'],
-  passkey: Pick<PasskeyDocument, 'id' | 'account' | 'createdAt'>,
-): PasskeyChange => changes.of(kind, passkey.account, passkey);
-
-/** The current value of the `versionField` of a change; undefined for any other field. */
-export const readPasskeyVersion = (
-  passkeys: Pick<Passkeys, 'findOne'>,
-  account: string,
-  field: string,
-): Promise<number | undefined> => changes.readVersion(field, (id) => passkeys.findOne({ id, account }));
+/** The account of a passkey. */
+export interface PasskeyAccount extends ReadAccount {
+  /** The mail about a change, to its owner. */
+  passkeyMail(change: 'added' | 'removed', source: ChangeSource): Effect | undefined;
+}
 
 export interface RemovalDependencies {
   passkeys: Passkeys;
-  audit: Pick<Audit, 'record'>;
-  announce?: AnnouncePasskey | undefined;
+  /** Null if there is no such account. */
+  readAccount(account: string): Promise<PasskeyAccount | null>;
+  commit: CommitParts;
+  audit: Pick<Audit, 'entry'>;
 }
+
+export const MAX_PER_ACCOUNT = 20;
+
+/** The passkeys of an account, in the order of their IDs. */
+export const passkeysOf = async (passkeys: Passkeys, account: string): Promise<PasskeyDocument[]> =>
+  (await passkeys.page({ where: { account }, sort: 'account', limit: MAX_PER_ACCOUNT })).items;
 
 /**
  * Removes all passkeys of an account and returns their number. It needs neither the configuration nor the library of the
  * service.
  */
 export async function removePasskeys(
-  account: string,
+  id: string,
   source: ChangeSource,
-  { passkeys, audit, announce }: RemovalDependencies,
+  { passkeys, readAccount, commit, audit }: RemovalDependencies,
 ): Promise<number> {
-  const { items } = await passkeys.page({ where: { account }, sort: 'account', limit: 1 });
-  const removed = await passkeys.deleteMany({ account });
-  // One mail about all of them.
-  const [first] = items;
-  if (first && removed > 0)
-    await announce?.(changeOf('removed', first), account, source.by === undefined ? source : undefined);
-  if (removed > 0) await audit.record({ event: 'passkey.removed', subject: account, ...actorOf(source) });
-  return removed;
+  for (;;) {
+    const account = await readAccount(id);
+    const removed = await passkeysOf(passkeys, id);
+    if (!account || removed.length === 0) return 0;
+    const { committed } = await commit([
+      account.nextRevision,
+      ...removed.map((passkey) => passkeys.deleting({ id: passkey.id, account: id })),
+      // One mail about all of them.
+      account.passkeyMail('removed', source),
+      audit.entry({ event: 'passkey.removed', subject: id, ...actorOf(source) }),
+    ]);
+    if (committed) return removed.length;
+  }
 }
 
 /** Also without the option: an account that is deleted or has a new owner loses its passkeys. */
@@ -110,12 +96,18 @@ export function contributePasskeys({
   store,
   audit,
   signInMethods,
-  versions,
-}: Pick<ModuleContext, 'store' | 'audit' | 'signInMethods' | 'versions'>): void {
+}: Pick<ModuleContext, 'store' | 'signInMethods'> & { audit: Pick<Audit, 'entry'> }): void {
   const passkeys = passkeyCollection(store);
-  versions.add((account, field) => readPasskeyVersion(passkeys, account, field));
   signInMethods.add('passkey', {
-    forget: (account) => passkeys.deleteMany({ account }),
-    remove: (account, source) => removePasskeys(account, source, { passkeys, audit }),
+    async removal(account, source) {
+      const removed = await passkeysOf(passkeys, account);
+      const isRecorded = source !== undefined && removed.length > 0;
+      return [
+        ...removed.map(({ id }) => passkeys.deleting({ id, account })),
+        isRecorded
+          ? audit.entry({ event: 'passkey.removed', subject: account, ...actorOf(source) })
+          : undefined,
+      ];
+    },
   });
 }

@@ -54,7 +54,7 @@ t.test('registration sends a welcome e-mail, and a verification link on request'
   );
   app.clock.set(now);
   t.equal((await app.post('/auth/verify-email', { token: link.token, password: PASSWORD })).status, 200);
-  t.match(await app.post('/auth/verify-email', { token: link.token, password: PASSWORD }), {
+  t.match(await app.post('/auth/verify-email', { token: link.token, password: NEW }), {
     status: 400,
     body: { error: { code: 'INVALID_TOKEN' } },
   });
@@ -286,7 +286,7 @@ t.test('changing the password requires the current one and ends all other sessio
   t.match(received.at(-1), { name: 'session.revoked', event: { userId: id, scope: 'others' } });
   t.strictSame((await app.mail(CHANGED)).to, [email]);
   t.ok((await eventsOf(t, app)).includes('password.changed'));
-  for (let count = 0; count < 10; count++) await change({ currentPassword: 'wrong', newPassword: NEW });
+  for (let count = 0; count < 10; count++) await change({ currentPassword: 'wrong', newPassword: PASSWORD });
   t.equal((await change({ currentPassword: NEW, newPassword: PASSWORD })).status, 429, 'as at the login');
 });
 
@@ -354,7 +354,7 @@ t.test(
       (await app.post('/auth/verify-email', { token: given }, { token })).status;
     t.equal(await verify(older.token), 400, 'the newest takes the place of the older');
     t.equal(await verify(newer.token), 200);
-    t.equal(await verify(newer.token), 400);
+    t.equal(await verify(newer.token), 200, 'repeated, without another effect');
     const notice = await app.mail(MOVED);
     const changed = sentence('mail.email-changed.text', { newEmail: 'new@example.test', email });
     t.match(notice, { to: [email], text: changed });

@@ -1,5 +1,6 @@
 import t from 'tap';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
+import { createCommit } from '../../../src/core/ops/commit.js';
 import type { UnknownWritesRegistry } from '../../../src/core/ops/unknown-writes.js';
 import { createAccountData } from '../../../src/core/server/contributions.js';
 import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js';
@@ -13,7 +14,7 @@ import {
 } from '../../../src/saas/billing/store.js';
 import { fakeClock } from '../../kit/clock.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
-import { announcing } from '../../kit/events.js';
+import { eventSink } from '../../kit/events.js';
 import { explore, type Scenario } from '../../kit/explore.js';
 import { signWebhook } from '../../kit/sign-webhook.js';
 import { STORM_SECRET } from '../../kit/stripe-fixture.js';
@@ -268,9 +269,9 @@ t.test(
 
     const careless = (store: Store) => {
       const users = userCollection(store);
-      const changeOne: typeof users.changeOne = ({ sessionEpoch: _, ...where }, what) =>
-        users.changeOne(where, what);
-      return serviceOn(store, 'others', { users: { ...users, changeOne } }).logout(
+      const changing: typeof users.changing = ({ sessionEpoch: _, ...where }, what) =>
+        users.changing(where, what);
+      return serviceOn(store, 'others', { users: { ...users, changing } }).logout(
         { refreshToken: `${ADA} ses_${ADA} first`, scope: 'others' },
         ORIGIN,
       );
@@ -285,7 +286,8 @@ t.test('a suspension permanently ends sessions that exist, begin or change at th
     createSuspension({
       users,
       audit: SILENT_AUDIT,
-      announceEvent: announcing(),
+      commit: createCommit(store),
+      ...eventSink(),
       toManagedUser: (user) => ({ ...viewUnsubscribed(user), suspendedAt: null, granted: null }),
       clock: fakeClock(),
     });
@@ -310,8 +312,8 @@ t.test('a suspension permanently ends sessions that exist, begin or change at th
 
   const careless = (store: Store) => {
     const users = userCollection(store);
-    const updateOne: typeof users.updateOne = (where, { inc: _, ...what }) => users.updateOne(where, what);
-    return suspensionOn(store, { ...users, updateOne }).suspend({ id: ADA });
+    const changing: typeof users.changing = (where, { inc: _, ...what }) => users.changing(where, what);
+    return suspensionOn(store, { ...users, changing }).suspend({ id: ADA });
   };
   const wrong = await explore({ setup, actors: [careless, login], check });
   t.match(wrong.failure?.reason, /alive again/, 'a suspension that ends no sessions is found out');

@@ -1,11 +1,11 @@
 import type { Test } from 'tap';
 import type { Clock } from '../../../src/core/kernel/clock.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
-import { createCommit, effectOf } from '../../../src/core/ops/commit.js';
+import { createCommit } from '../../../src/core/ops/commit.js';
 import { createUnknownWrites, type UnknownWritesRegistry } from '../../../src/core/ops/unknown-writes.js';
 import { createAccountData, createSignInMethods } from '../../../src/core/server/contributions.js';
 import { type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
-import { createAccountMails } from '../../../src/saas/auth/mails.js';
+import { type AccountOutbox, createAccountMails } from '../../../src/saas/auth/mails.js';
 import { type AuthService, createAuthService } from '../../../src/saas/auth/service.js';
 import type { SessionTokens } from '../../../src/saas/auth/sessions/tokens.js';
 import { isSessionValid, sessionCollection, userCollection } from '../../../src/saas/auth/store.js';
@@ -111,7 +111,7 @@ export function serviceOn(
     mails: silentMails,
     backgroundTasks: { run: () => undefined },
     accountData: createAccountData(),
-    signInMethods: createSignInMethods(),
+    signInMethods: createSignInMethods(createCommit(store)),
     ...eventSink(),
     unknownWrites: unknownWritesOn(clock),
     clock,
@@ -130,14 +130,9 @@ const pages = {
   verify: () => 'http://app.example.test/v',
   unlock: () => 'http://app.example.test/u',
 };
-const silentMails = createAccountMails({ outbox: { mail: () => NO_EFFECT }, pages, clock: fakeClock() });
-
-export const storedMails = (store: Store) =>
-  createAccountMails({
-    outbox: { mail: ({ key }) => effectOf(mailsOf(store).ensuring({ id: key })) },
-    pages,
-    clock: fakeClock(),
-  });
+/** Mails in the given outbox. */
+export const mailsWith = (outbox: AccountOutbox) => createAccountMails({ outbox, pages, clock: fakeClock() });
+export const silentMails = mailsWith({ mail: () => NO_EFFECT });
 
 /** Two accounts, each with a session, a reset link, and a pending change to `new@example.test`. */
 export async function setup(store: Store): Promise<void> {

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { createSealed } from '../../../src/core/kernel/sealed.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
+import { createCommit } from '../../../src/core/ops/commit.js';
 import type { UnknownWritesRegistry } from '../../../src/core/ops/unknown-writes.js';
 import { createSignInMethods } from '../../../src/core/server/contributions.js';
 import type { Store } from '../../../src/core/storage/collection.js';
@@ -19,7 +20,7 @@ import {
 import { createSuspension } from '../../../src/saas/auth/users/suspension.js';
 import { fakeClock } from '../../kit/clock.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
-import { announcing, eventSink } from '../../kit/events.js';
+import { eventSink } from '../../kit/events.js';
 import { explore, type Scenario } from '../../kit/explore.js';
 import { countedRandom } from '../../kit/random.js';
 import {
@@ -59,8 +60,13 @@ let events: string[] = [];
 function processOn(store: Store, seed: string): EmailLogin {
   const unknownWrites = unknownWritesOn(clock);
   registries.push(unknownWrites);
-  const signInMethods = createSignInMethods();
-  signInMethods.add('passkey', { forget: (id) => credentialsIn(store).deleteOne({ id }) });
+  const signInMethods = createSignInMethods(createCommit(store));
+  signInMethods.add('passkey', {
+    async removal(id) {
+      const credentials = credentialsIn(store);
+      return (await credentials.findOne({ id })) ? [credentials.deleting({ id })] : [];
+    },
+  });
   const { emailLogin } = serviceOn(store, seed, {
     clock,
     signInMethods,
@@ -243,7 +249,8 @@ t.test('no session of a code outlives a reset or a suspension at the same moment
     createSuspension({
       users: userCollection(store),
       audit: SILENT_AUDIT,
-      announceEvent: announcing(),
+      commit: createCommit(store),
+      ...eventSink(),
       toManagedUser: () => ({}) as never,
       clock,
     }).suspend({ id: ADA });

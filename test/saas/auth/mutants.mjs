@@ -27,13 +27,13 @@ export default [
     tests: [['saas/auth/second-factor', 'routes can require a recent proof of the user, and a second factor']],
   },
   {
-    name: 'the link of a change never expires', file: 'saas/auth/links/email-change.ts', in: 'confirmEmailChange',
-    replace: '|| !isValid', by: '',
+    name: 'the link of a change never expires', file: 'saas/auth/links/confirm-address.ts', in: 'confirmationBy',
+    replace: ' && isValid(changeExpiresAt)', by: '',
     tests: [['saas/auth/confirmation', 'the link that changes an address expires after a day']],
   },
   {
     name: 'a confirmation from elsewhere keeps sessions', file: 'saas/auth/links/confirm-address.ts',
-    in: 'confirmAddress',
+    in: 'useLink',
     replace: 'passwordVersion: 1, sessionEpoch: 1', by: 'passwordVersion: 1',
     tests: [['saas/auth/confirmation', 'a later confirmation from another browser ends the sessions and links']],
   },
@@ -50,7 +50,7 @@ export default [
   },
   {
     name: 'wrong codes reveal which addresses have an account', file: 'saas/auth/sign-in/email-login.ts', in: 'sendCode',
-    replace: 'await codes.insert({', by: 'if (user) await codes.insert({',
+    replace: 'await deps.commit([', by: 'if (user) await deps.commit([',
     tests: [['saas/auth/email-login', 'nothing reveals whether an address has an account, not even wrong codes']],
   },
   {

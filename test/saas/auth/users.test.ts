@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import t from 'tap';
 import { createPasswords } from '../../../src/core/passwords/hasher.js';
 import { importUsers } from '../../../src/saas/auth/import/import.js';
-import { toUserView, type UserDocument, userCollection } from '../../../src/saas/auth/store.js';
+import { type UserDocument, userCollection } from '../../../src/saas/auth/store.js';
 import { auditOf, CHEAP, PASSWORD, saasApp, storeOf } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
@@ -107,12 +107,10 @@ t.test('an import accepts a byte order mark and refuses other encodings', async 
     { onRefused: (line, reason) => refused.push(`line ${line}: ${reason}`) },
     {
       users,
+      storeUser: users.insert,
       passwords: createPasswords(countedRandom(), CHEAP),
-      foreignHashes: { add: async () => {}, remove: async () => {} },
       passwordPolicy: { validate: async () => {} },
       siteName: async () => 'SaaS',
-      presentUser: (user) => toUserView(user, { status: 'none', plan: 'free', entitled: false }),
-      announceEvent: async () => ({ emit: async () => {}, withdraw: async () => {} }),
       audit: SILENT_AUDIT,
       clock: fakeClock(),
       random: countedRandom(),

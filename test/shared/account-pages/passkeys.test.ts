@@ -290,9 +290,7 @@ t.test('the person gets a mail when a passkey was added or removed, also by a co
     const { items } = await mails.page({ where: { userId: human.sub }, sort: 'id', limit: 100 });
     return items.filter((mail) => mail.template.startsWith('passkey-'));
   };
-  t.match(await sent(), [
-    { to: 'ada@example.test', sendCondition: { versionField: `passkey-added ${authenticator.name}` } },
-  ]);
+  t.match(await sent(), [{ to: 'ada@example.test', template: 'passkey-added' }]);
   await browser.submit(await get('/passkeys'), { id: authenticator.name }, '/remove');
   t.same((await sent()).map(({ template }) => template).sort(), ['passkey-added', 'passkey-removed']);
   await add(new SoftwareAuthenticator(authenticator.origin));

@@ -1,7 +1,9 @@
 import t from 'tap';
-import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js';
+import { createCommit } from '../../../src/core/ops/commit.js';
+import type { Store } from '../../../src/core/storage/collection.js';
 import { createFactorService, type FactorService } from '../../../src/shared/factors/service.js';
-import { factorCollection, readFactorVersion } from '../../../src/shared/factors/store.js';
+import { factorCollection } from '../../../src/shared/factors/store.js';
+import { addAccount, noticeCollection, notices, readAccountOf } from '../../kit/accounts.js';
 import { fakeClock } from '../../kit/clock.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
 import { explore, type Scenario } from '../../kit/explore.js';
@@ -14,13 +16,7 @@ import { codes, holds, insist } from '../../saas/auth/explored-service.js';
 const ADA = 'usr_ada';
 const FROM = { ip: '192.0.2.1', isDisconnected: () => false };
 
-interface StoredMail {
-  id: string;
-  version: number;
-}
-const mailsOf = (store: Store) => store.collection<StoredMail>('mails');
-
-/** The service of one process; the mails are stored as in the outbox. */
+/** The service of one process. */
 function serviceOn(store: Store, seed: string): FactorService {
   return createFactorService({
     factors: factorCollection(store),
@@ -28,10 +24,8 @@ function serviceOn(store: Store, seed: string): FactorService {
     issuer: () => 'Example',
     throttle: { attempt: (_guess, evaluate) => evaluate(), trust: async () => undefined },
     audit: SILENT_AUDIT,
-    async announce(kind, account, version) {
-      const id = `${kind}:${account}:${version}`;
-      await mailsOf(store).insert({ id, version }).catch(nullIfTaken);
-    },
+    readAccount: readAccountOf(store),
+    commit: createCommit(store),
     clock: fakeClock(),
     random: countedRandom(seed),
   });
@@ -42,7 +36,7 @@ let code = '';
 let recoveryCodes: string[] = [];
 
 const begun = async (store: Store): Promise<void> => {
-  mailsOf(store);
+  await addAccount(store, ADA);
   const { secret } = await serviceOn(store, 'setup').begin(ADA, 'ada');
   code = codeAt(secret, fakeClock().now());
 };
@@ -52,7 +46,7 @@ const enrolled = async (store: Store): Promise<void> => {
   await begun(store);
   recoveryCodes = (await serviceOn(store, 'setup').confirm(ADA, code, 'form', FROM)) ?? [];
   await factorCollection(store).updateOne({ id: ADA }, { set: { lastStep: 0 } });
-  await mailsOf(store).deleteMany({});
+  await noticeCollection(store).deleteMany({});
 };
 
 const confirm = (form: string) => (store: Store) => serviceOn(store, form).confirm(ADA, code, form, FROM);
@@ -65,10 +59,8 @@ const resultOf = <T>(result: PromiseSettledResult<unknown> | undefined): T | und
 
 /** Whether each change is reported, and nothing else. */
 async function checkMails(store: Store, changes: number): Promise<void> {
-  const version = await readFactorVersion(factorCollection(store), ADA);
-  const { items } = await mailsOf(store).page({ sort: 'id', limit: 10 });
-  const due = items.filter((mail) => version >= mail.version).length;
-  insist(due === changes, `${due} mails of ${changes} changes`);
+  const told = await notices(store);
+  insist(told.length === changes, `${told} for ${changes} changes`);
 }
 
 const isEnrolled = async (store: Store) => (await serviceOn(store, 'check').stateOf(ADA)) !== null;

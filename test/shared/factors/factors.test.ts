@@ -1,12 +1,14 @@
 import { Secret, TOTP } from 'otpauth';
 import t, { type Test } from 'tap';
 import { systemRandom } from '../../../src/core/kernel/secrets.js';
+import { createCommit } from '../../../src/core/ops/commit.js';
 import type { Store } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { createFactorService, type FactorService } from '../../../src/shared/factors/service.js';
 import { factorCollection } from '../../../src/shared/factors/store.js';
 import { stepOfCode } from '../../../src/shared/factors/totp.js';
 import { onMongod } from '../../core/storage/mongod.js';
+import { addAccount, readAccountOf } from '../../kit/accounts.js';
 import { fakeClock } from '../../kit/clock.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
 import { temporaryFolder } from '../../kit/tmp.js';
@@ -28,6 +30,8 @@ function serviceOn(store: Store, ...keys: [string, ...string[]]): FactorService 
     issuer: () => 'Example',
     throttle: { attempt: (_guess, evaluate) => evaluate(), trust: async () => undefined },
     audit: SILENT_AUDIT,
+    readAccount: readAccountOf(store),
+    commit: createCommit(store),
     clock,
     random: systemRandom,
   });
@@ -41,6 +45,7 @@ async function enrolled(t: Test, uri: string) {
     service: first,
     spread,
   } = await processesOn(t, uri, (each) => serviceOn(each, KEY, NEXT_KEY));
+  await addAccount(store, ADA);
   const secret = (await first.begin(ADA, 'ada')).secret.replaceAll(' ', '');
   const codes = (await first.confirm(ADA, codeOf(secret), 'form', FROM)) ?? [];
   t.equal(codes.length, 10);
@@ -99,6 +104,7 @@ await onMongod((server) => forEngine('MongoDB', server.fresh));
 t.test('an app that was begun before the factor was set up cannot replace it', async (t) => {
   const store = await openStore(`sqlite:${temporaryFolder(t)}/factors.db`);
   t.teardown(() => store.close());
+  await addAccount(store, ADA);
   const service = serviceOn(store, KEY);
   const { secret } = await service.begin(ADA, 'ada');
   await service.confirm(ADA, codeOf(secret.replaceAll(' ', '')), 'form', FROM);

@@ -7,6 +7,7 @@ import { passkeyCollection } from '../../../src/shared/passkeys/store.js';
 import { ADMIN, auditOf, PASSWORD, type SaasApp, saasApp, storeOf } from '../../kit/app.js';
 import { type Deviation, SoftwareAuthenticator } from '../../kit/authenticator.js';
 import { codeAt, FACTOR_KEY } from '../../kit/factors.js';
+import { countedRandom } from '../../kit/random.js';
 import { sentence } from '../../kit/sentences.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { type MailedApp, mailedApp, RESET, VERIFY } from '../../saas/auth/kit.js';
@@ -126,7 +127,7 @@ t.test(
     const folder = temporaryFolder(t);
     const { app, account } = await withPasskey(t, { folder });
     await app.close();
-    const off = await saasApp(t, { folder });
+    const off = await saasApp(t, { folder, random: countedRandom('off') });
     for (const path of ['/auth/passkey/begin', '/auth/passkey', '/auth/register/passkey', '/user/passkeys'])
       t.equal((await off.request('POST', `/api${path}`, { body: {} })).status, 404, path);
     const login = await off.request('POST', '/api/auth/login', {

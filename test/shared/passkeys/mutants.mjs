@@ -29,9 +29,8 @@ export default [
     tests: [['shared/passkeys/passkeys', 'a signature is valid for its origin, host, challenge, account']],
   },
   {
-    name: 'a challenge is read before it is used', file: 'shared/passkeys/service.ts', in: 'useChallenge',
-    replace: 'return (await usedChallenges.insert(used).then(() => true, nullIfTaken)) ?? false;',
-    by: 'if (await usedChallenges.findOne({ id: used.id })) return false; await usedChallenges.insert(used).catch(nullIfTaken); return true;',
+    name: 'a challenge is used again', file: 'shared/passkeys/service.ts', in: 'update',
+    replace: 'commit([usingChallenge(form), updating])', by: 'commit([updating])',
     tests: [['shared/passkeys/passkeys', 'SQLite: of 50 concurrent submissions of one signature one succeeds']],
   },
   {
@@ -40,8 +39,8 @@ export default [
     tests: [['shared/passkeys/passkeys', 'a counter that does not grow is refused and recorded, and stays']],
   },
   {
-    name: 'removals look without marks', file: 'shared/passkeys/service.ts', in: 'keepsOne',
-    replace: 'count({ account, leaving: null }, 1)) > 0', by: 'count({ account }, 2)) > 1',
+    name: 'removals do not exclude each other', file: 'shared/passkeys/service.ts', in: 'remove',
+    replace: 'account.nextRevision,', by: '',
     tests: [['shared/passkeys/explore', 'simultaneous removals, in every order and with a crash, leave one']],
   },
   {

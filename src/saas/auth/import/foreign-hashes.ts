@@ -1,7 +1,7 @@
-import { type Clock, DAY, HOUR, isRecent, SECOND } from '../../../core/kernel/clock.js';
+import { type Clock, DAY, SECOND } from '../../../core/kernel/clock.js';
 import type { Job } from '../../../core/ops/jobs.js';
 import type { Passwords } from '../../../core/passwords/hasher.js';
-import { type Collection, nullIfTaken, type Store } from '../../../core/storage/collection.js';
+import type { Collection, Store, Write } from '../../../core/storage/collection.js';
 import type { UserDocument, Users } from '../store.js';
 
 /**
@@ -15,7 +15,6 @@ export interface ForeignHashDocument {
   family: string;
   cost: number;
   decoy: string;
-  createdAt: number;
 }
 
 export type ForeignHashCollection = Collection<ForeignHashDocument>;
@@ -63,20 +62,21 @@ export function createForeignHashes({
     }
   };
 
-  /** Called before a user is stored, so that a crash in between causes extra work instead of a timing difference. */
-  const add = async ({ id, passwordHash }: HashOwner): Promise<void> => {
-    const work = passwordHash === undefined ? null : passwords.foreignWork(passwordHash);
-    if (work) await documents.insert({ id, ...work, createdAt: clock.now() }).catch(nullIfTaken);
-  };
-
   return {
-    add,
+    /** For the commit that stores a user; undefined without an imported hash. */
+    adding({ id, passwordHash }: HashOwner): Write | undefined {
+      const work = passwordHash === undefined ? null : passwords.foreignWork(passwordHash);
+      return work ? documents.ensuring({ id, ...work }) : undefined;
+    },
 
-    /** Called after the hash is replaced or the user is deleted. @param before the user with the previous hash */
+    /** Called after the hash is replaced, so that a crash in between causes extra work instead of a timing difference. @param before the user with the previous hash */
     async remove({ id, passwordHash }: HashOwner) {
       if (passwordHash !== undefined && passwords.foreignWork(passwordHash))
         await documents.deleteOne({ id });
     },
+
+    /** Deletes what is stored for a user. */
+    forget: (userId: string) => documents.deleteOne({ id: userId }),
 
     /** The most expensive hash of each family, read at most one second ago. */
     decoys(): Promise<readonly string[]> {
@@ -92,15 +92,12 @@ export function createForeignHashes({
       return latest.decoys;
     },
 
-    /** Corrects the documents after a crash or concurrent insertions of one ID. */
+    /** Deletes documents that a crash has left. */
     reconcileJob: {
       everySeconds: DAY / SECOND,
       async run({ signal }) {
-        await forEach(users, signal, add);
-        await forEach(documents, signal, async ({ id, family, cost, createdAt }) => {
+        await forEach(documents, signal, async ({ id, family, cost }) => {
           const user = await users.findOne({ id });
-          // `add` runs before the user is stored, so the user of a recent document may not exist yet.
-          if (!user && isRecent(createdAt, { now: clock.now(), within: HOUR })) return;
           const work = user?.passwordHash === undefined ? null : passwords.foreignWork(user.passwordHash);
           if (work?.family !== family || work.cost !== cost) await documents.deleteOne({ id, family, cost });
         });

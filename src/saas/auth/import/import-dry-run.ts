@@ -1,18 +1,15 @@
 import { sha256 } from '../../../core/kernel/secrets.js';
 import { UniqueViolation } from '../../../core/storage/collection.js';
 import type { Users } from '../store.js';
-import type { NewUserDependencies } from '../users/users.js';
+import type { StoreUser } from '../users/users.js';
 
-/** A collection of users that stores nothing and detects duplicates as a real import would. */
-export function createDryRunUsers(users: Users): NewUserDependencies['users'] {
+/** Stores nothing, and detects duplicates as a real import would. */
+export function createDryRun(users: Pick<Users, 'findOne'>): StoreUser {
   const imported = new DigestSet();
-  return {
-    findOne: users.findOne,
-    async insert({ id, email }) {
-      const isTaken = (await users.findOne({ email })) !== null;
-      if (isTaken || !imported.add(email)) throw new UniqueViolation('users', 'email');
-      if (!imported.add(`id ${id}`)) throw new UniqueViolation('users', 'id');
-    },
+  return async ({ id, email }) => {
+    const isTaken = (await users.findOne({ email })) !== null;
+    if (isTaken || !imported.add(email)) throw new UniqueViolation('users', 'email');
+    if (!imported.add(`id ${id}`)) throw new UniqueViolation('users', 'id');
   };
 }
 

@@ -1,9 +1,8 @@
 import { AppError } from '../../../core/kernel/errors.js';
 import type { Audit } from '../../../core/ops/audit.js';
-import type { Users } from '../store.js';
 import { METADATA_KINDS } from '../users/metadata.js';
 import { insertUser, type NewUser, type NewUserDependencies } from '../users/users.js';
-import { createDryRunUsers } from './import-dry-run.js';
+import { createDryRun } from './import-dry-run.js';
 import { type Line, readLines } from './import-lines.js';
 
 export interface ImportOptions {
@@ -45,16 +44,9 @@ const FIELDS = [...['id', 'email', 'name', 'passwordHash', 'emailVerified', 'cre
 export async function importUsers(
   input: AsyncIterable<Uint8Array>,
   { dryRun = false, onRefused, onProgress, signal }: ImportOptions,
-  deps: NewUserDependencies & { users: Users; audit: Audit },
+  deps: NewUserDependencies & { audit: Audit },
 ): Promise<ImportReport> {
-  const target = dryRun
-    ? {
-        ...deps,
-        users: createDryRunUsers(deps.users),
-        foreignHashes: NO_FOREIGN_HASHES,
-        announceEvent: NO_EVENTS,
-      }
-    : deps;
+  const target = dryRun ? { ...deps, storeUser: createDryRun(deps.users) } : deps;
   const report: ImportReport = { lines: 0, created: 0, existing: 0, refused: 0, interrupted: false };
   let batch: Line[] = [];
   const importBatch = async (bytes: number) => {
@@ -87,17 +79,6 @@ export async function importUsers(
   }
   return report;
 }
-
-/** A dry run stores neither users nor imported hashes, and announces nothing. */
-const NO_EVENTS: NewUserDependencies['announceEvent'] = async () => ({
-  emit: async () => undefined,
-  withdraw: async () => undefined,
-});
-
-const NO_FOREIGN_HASHES: NewUserDependencies['foreignHashes'] = {
-  add: async () => undefined,
-  remove: async () => undefined,
-};
 
 async function importLine(
   text: Line['text'],

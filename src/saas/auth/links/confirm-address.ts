@@ -1,16 +1,18 @@
 import type { RequestSource } from '../../../core/http/routes.js';
+import { isUnexpired } from '../../../core/kernel/clock.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
-import type { Effect } from '../../../core/ops/commit.js';
-import type { LinkUse, UsedLinks } from '../../../core/ops/used-links.js';
+import type { CommitPart } from '../../../core/ops/commit.js';
+import { repeatedLink } from '../../../core/ops/used-links.js';
 import { PASSWORD_PROBLEMS } from '../../../core/passwords/problems.js';
-import type { Where } from '../../../core/storage/collection.js';
+import { UniqueViolation, type Where } from '../../../core/storage/collection.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
-import { eventIdOf, proofOfUse } from '../events.js';
 import { authLimits } from '../limits.js';
 import type { SessionService } from '../sessions/sessions.js';
 import type { PasswordRules } from '../sign-in/credentials.js';
-import { ALL_LINK_FIELDS, type UsedLink, type UserDocument } from '../store.js';
+import { ALL_LINK_FIELDS, isDisabled, type UsedUserLink, type UserDocument } from '../store.js';
+import { parseLinkToken, VERIFICATION_LINK_TTL_MS } from './link-tokens.js';
+import type { Verification } from './verification.js';
 
 /** The proof of account ownership that is sent with a link. */
 export interface AccountProof {
@@ -22,32 +24,25 @@ export interface AccountProof {
   signedIn?: string;
 }
 
+/** Confirms the address of an account, or its new address. */
 export type AddressConfirmation = ReturnType<typeof createAddressConfirmation>;
 
-export interface Confirmation {
+/** What a valid link confirms. */
+interface Confirmation {
   kind: 'verify' | 'change';
-  /** Selects the user by the hash of the link, so that a link works once. */
-  link: Where<UserDocument>;
-  use: LinkUse;
+  hash: string;
   expiresAt: number;
   email: string;
-  /** The links that end with a confirmation by the holder of the account. */
-  unset: readonly (typeof ALL_LINK_FIELDS)[number][];
-  inc?: { emailVersion: number };
-  /** The mail about the change. */
-  notice?: Effect;
 }
-
-export type ConfirmedUser = UserDocument & { usedLink: UsedLink };
 
 export interface AddressConfirmationDependencies extends AuthDependencies {
   passwordRules: PasswordRules;
   authenticate: SessionService['authenticate'];
-  usedLinks: UsedLinks<UserDocument>;
+  verificationParts: Verification['verificationParts'];
 }
 
 export function createAddressConfirmation(deps: AddressConfirmationDependencies) {
-  const { users, passwords, passwordRules, mails, throttle, audit, emit, usedLinks } = deps;
+  const { users, passwords, passwordRules, mails, throttle, audit, commit, event, clock } = deps;
 
   /** @throws VALIDATION_ERROR without a session of this user, UNAUTHENTICATED, TOKEN_EXPIRED */
   const requireSession = async (
@@ -69,7 +64,7 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
     proof: AccountProof,
     email: string,
     { isDisconnected }: RequestSource,
-  ): Promise<{ precondition: Where<UserDocument> } | { passwordHash: string }> => {
+  ): Promise<{ precondition: Where<UserDocument>; passwordHash?: string }> => {
     const { passwordVersion, sessionEpoch } = user;
     const { password } = proof;
     if (password === undefined) {
@@ -81,103 +76,145 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
     await passwordRules.validateStrength(password, email);
     const { ok } = await passwords.verify(user.passwordHash ?? null, password, isDisconnected);
     if (ok) return { precondition: { passwordVersion } };
-    return { passwordHash: await passwords.hash(password, isDisconnected) };
+    const precondition = { signInRevision: user.signInRevision ?? null };
+    return { precondition, passwordHash: await passwords.hash(password, isDisconnected) };
+  };
+
+  const confirmationBy = (user: UserDocument, hash: string): Confirmation | null => {
+    const { email, verifyHash, verifyExpiresAt = 0, changeHash, changeExpiresAt = 0, newEmail } = user;
+    const isValid = (expiresAt: number) =>
+      isUnexpired(expiresAt, { now: clock.now(), life: VERIFICATION_LINK_TTL_MS });
+    if (verifyHash === hash && !user.emailVerified && isValid(verifyExpiresAt))
+      return { kind: 'verify', hash, expiresAt: verifyExpiresAt, email };
+    if (changeHash === hash && newEmail !== undefined && isValid(changeExpiresAt))
+      return { kind: 'change', hash, expiresAt: changeExpiresAt, email: newEmail };
+    return null;
+  };
+
+  /** What follows from a new password. */
+  const passwordParts = async (user: UserDocument, source: RequestSource): Promise<CommitPart[]> => [
+    mails.passwordChanged(user, user.passwordVersion + 1, source),
+    audit.entry({ event: 'password.reset', subject: user.id, ip: source.ip }),
+    await event('session.revoked', { userId: user.id, scope: 'global' }),
+    // The account has a new owner.
+    ...(await deps.signInMethods.removal(user.id, source)),
+  ];
+
+  /** What follows from a new address. */
+  const addressParts = async (
+    before: UserDocument,
+    user: UserDocument,
+    source: RequestSource,
+  ): Promise<CommitPart[]> => {
+    const changed = { userId: user.id, user: deps.presentUser(user) };
+    return [
+      mails.emailChanged(before, user.email, (before.emailVersion ?? 0) + 1, source),
+      audit.entry({ event: 'email.changed', subject: user.id, ip: source.ip }),
+      await event('user.updated', changed),
+      before.emailVerified ? undefined : await event('user.verified', changed),
+    ];
+  };
+
+  /**
+   * Uses the link of an account that was read: whether that has replaced the password, `null` if the account has changed since.
+   * @throws EMAIL_TAKEN
+   */
+  const useLink = async (
+    user: UserDocument,
+    { kind, hash, expiresAt, email }: Confirmation,
+    proof: AccountProof,
+    source: RequestSource,
+  ): Promise<{ passwordChanged: boolean } | null> => {
+    const { id, emailVerified } = user;
+    const { precondition, passwordHash } = await verifyProof(user, proof, email, source);
+    const passwordChanged = passwordHash !== undefined;
+    const isChange = kind === 'change';
+    const confirmed = { ...user, email, emailVerified: true };
+    const outcome = await commit([
+      users.changing(
+        { id, [`${kind}Hash`]: hash, emailVerified, suspendedAt: null, ...precondition },
+        {
+          set: {
+            email,
+            emailVerified: true,
+            usedLink: { kind, hash, expiresAt, passwordChanged },
+            ...(passwordChanged && { passwordHash }),
+            ...(isChange && deps.profileMark()),
+          },
+          unset: [
+            ...(passwordChanged || isChange ? ALL_LINK_FIELDS : VERIFICATION_LINK_FIELDS),
+            ...(passwordChanged ? (['keptSession'] as const) : []),
+          ],
+          inc: {
+            ...(passwordChanged && { passwordVersion: 1, sessionEpoch: 1 }),
+            ...(isChange && { emailVersion: 1, profileVersion: 1 }),
+          },
+        },
+      ),
+      ...(passwordChanged ? await passwordParts(user, source) : []),
+      ...(isChange
+        ? await addressParts(user, confirmed, source)
+        : await deps.verificationParts(confirmed, source)),
+    ]).catch((error: unknown) => {
+      // The unique index decides when two accounts want the same address.
+      throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
+    });
+    if (!outcome.committed) return null;
+    if (passwordChanged) await deps.foreignHashes.remove(user);
+    if (isChange) deps.profileChanged();
+    return { passwordChanged };
+  };
+
+  /**
+   * The link that has confirmed the address of an account, if the proof is valid now.
+   * @throws VALIDATION_ERROR without any proof, UNAUTHENTICATED, TOKEN_EXPIRED, RATE_LIMITED, OVERLOADED
+   */
+  const findRepetition = async (
+    user: UserDocument,
+    hash: string,
+    proof: AccountProof,
+    { ip, isDisconnected }: RequestSource,
+  ): Promise<UsedUserLink | null> => {
+    const used = repeatedLink(user.usedLink, hash, clock.now());
+    if (!user.emailVerified || (used?.kind !== 'verify' && used?.kind !== 'change')) return null;
+    const { password } = proof;
+    if (password === undefined) {
+      await requireSession(user, proof);
+      return used;
+    }
+    await throttle.countKey(authLimits.repetition, hash, ip);
+    const { ok } = await passwords.verify(user.passwordHash ?? null, password, isDisconnected);
+    return ok ? used : null;
   };
 
   return {
     /**
-     * Confirms an address. A link proves access to the mailbox, but not ownership of the account: only a session or
-     * the current password does. Any other password becomes the new one, and the same write ends every session and
-     * link of the previous holder.
-     *
-     * @returns the user after the change, or `null` when the link was redeemed or replaced in the meantime
-     * @throws VALIDATION_ERROR (also without any proof), WEAK_PASSWORD, INVALID_TOKEN for another user than `signedIn`,
-     *   UNAUTHENTICATED, TOKEN_EXPIRED, OVERLOADED
+     * Redeems a link: it verifies the address or, for the link of an address change, sets the new address. A link proves access
+     * to the mailbox, but not ownership of the account: only a session or the current password does. Any other password becomes
+     * the new one, and ends every session and link of the previous holder. A repetition succeeds with a proof that is valid now.
+     * @throws INVALID_TOKEN, also for another user than `signedIn`; VALIDATION_ERROR, also without any proof; EMAIL_TAKEN,
+     *   WEAK_PASSWORD, UNAUTHENTICATED, TOKEN_EXPIRED, RATE_LIMITED, OVERLOADED
      */
-    async confirmAddress(
-      user: UserDocument,
-      proof: AccountProof,
-      confirmation: Confirmation,
+    async verifyEmail(
+      { token, ...proof }: { token: string } & AccountProof,
       source: RequestSource,
-    ): Promise<ConfirmedUser | null> {
-      const { kind, link, use, expiresAt, email, unset, inc, notice } = confirmation;
-      const verified = await verifyProof(user, proof, email, source);
-      const passwordChanged = 'passwordHash' in verified;
-      const where = { ...link, id: user.id, suspendedAt: null };
-      const usedLink = { kind, expiresAt, passwordChanged, addressVerified: !user.emailVerified };
-      const isChange = email !== user.email;
-      const set = {
-        email,
-        emailVerified: true,
-        usedLinkHash: use.usedLinkHash,
-        usedLink,
-        unansweredSince: use.unansweredSince,
-        ...(isChange && deps.profileMark()),
-      };
-      const event = { id: eventIdOf(use), userId: user.id };
-      const wasUsed = proofOfUse(user.id, use.usedLinkHash);
-      if (usedLink.addressVerified) {
-        const verifiedUser = deps.presentUser({ ...user, email, emailVerified: true });
-        await deps.announceEvent('user.verified', { ...event, user: verifiedUser }, wasUsed);
+    ): Promise<{ passwordChanged: boolean }> {
+      await throttle.count(authLimits.link, source.ip);
+      const { userId: id, hash } = parseLinkToken(token);
+      for (;;) {
+        const user = await users.findOne({ id });
+        if (!user || isDisabled(user)) throw authErrors.INVALID_TOKEN();
+        const confirmation = confirmationBy(user, hash);
+        const used = confirmation
+          ? await useLink(user, confirmation, proof, source)
+          : await findRepetition(user, hash, proof, source);
+        if (!used && !confirmation) throw authErrors.INVALID_TOKEN();
+        if (!used) continue;
+        await throttle.trustOnly(confirmation?.email ?? user.email, source.ip);
+        return { passwordChanged: used.passwordChanged === true };
       }
-      if (isChange) {
-        const moved = deps.presentUser({ ...user, email, emailVerified: true });
-        await deps.announceEvent('user.updated', { ...event, user: moved }, wasUsed);
-      }
-      if (!passwordChanged) {
-        const confirmed = await users.updateOne(
-          { ...where, ...verified.precondition },
-          { set, unset, ...(inc && { inc }) },
-        );
-        if (!confirmed) return null;
-        await deps.commit([notice]);
-        return { ...confirmed, usedLink };
-      }
-      await deps.announceEvent('session.revoked', { ...event, scope: 'global' }, wasUsed);
-      // A change of the address can still fail, and the account then keeps its owner.
-      if (!isChange) await deps.signInMethods.remove(user.id, source);
-      const confirmed = await users.updateOne(where, {
-        set: { ...set, passwordHash: verified.passwordHash },
-        unset: [...ALL_LINK_FIELDS, 'keptSession'],
-        inc: { ...inc, passwordVersion: 1, sessionEpoch: 1 },
-      });
-      if (!confirmed) return null;
-      await deps.commit([notice, mails.passwordChanged(user, user.passwordVersion + 1, source)]);
-      await deps.foreignHashes.remove(user);
-      return { ...confirmed, usedLink };
-    },
-
-    /**
-     * The user whose address a failed request with this link has confirmed, if the proof is valid for it; `null`
-     * otherwise.
-     * @throws VALIDATION_ERROR without any proof, UNAUTHENTICATED, TOKEN_EXPIRED, RATE_LIMITED, OVERLOADED
-     */
-    async findConfirmed(
-      use: LinkUse,
-      proof: AccountProof,
-      { ip, isDisconnected }: RequestSource,
-    ): Promise<ConfirmedUser | null> {
-      const user = await usedLinks.findUnanswered(use);
-      const usedLink = user?.usedLink;
-      if (usedLink?.kind !== 'verify' && usedLink?.kind !== 'change') return null;
-      const { password } = proof;
-      if (password === undefined) {
-        await requireSession(user as UserDocument, proof);
-      } else {
-        await throttle.countKey(authLimits.repetition, use.usedLinkHash, ip);
-        const { ok } = await passwords.verify(user?.passwordHash ?? null, password, isDisconnected);
-        if (!ok) return null;
-      }
-      return { ...(user as UserDocument), usedLink };
-    },
-
-    /** Completes a confirmation that has replaced the password; does nothing after others. */
-    async finishPasswordChange(user: ConfirmedUser, source: RequestSource) {
-      const { id, usedLink } = user;
-      if (!usedLink.passwordChanged) return;
-      await deps.signInMethods.remove(id, source);
-      await audit.record({ event: 'password.reset', subject: id, ip: source.ip });
-      await emit('session.revoked', { id: eventIdOf(user), userId: id, scope: 'global' });
     },
   };
 }
+
+const VERIFICATION_LINK_FIELDS = ['verifyHash', 'verifyExpiresAt'] as const;

@@ -1,5 +1,6 @@
 import { type Clock, MINUTE } from '../../../core/kernel/clock.js';
 import { newToken, type Random, sha256 } from '../../../core/kernel/secrets.js';
+import { authErrors } from '../errors.js';
 
 /** Tokens of mailed links. A token contains the user id, so the store needs no index to find its account. */
 
@@ -25,8 +26,9 @@ export function newLinkToken(
   return { token, hash: sha256(token), expiresAt: clock.now() + ttlMs };
 }
 
-/** The user ID in a token, and the hash of the token, to compare with the stored one; `null` for a malformed token. */
-export function parseLinkToken(token: string): { userId: string; hash: string } | null {
+/** The user ID in a token, and the hash of the token, to compare with the stored one. @throws INVALID_TOKEN if it is malformed */
+export function parseLinkToken(token: string): { userId: string; hash: string } {
   const [, userId] = /^([\w-]{1,100})\.[\w-]{43}$/.exec(token) ?? [];
-  return userId === undefined ? null : { userId, hash: sha256(token) };
+  if (userId === undefined) throw authErrors.INVALID_TOKEN();
+  return { userId, hash: sha256(token) };
 }

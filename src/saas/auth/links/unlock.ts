@@ -2,7 +2,7 @@ import type { RequestSource } from '../../../core/http/routes.js';
 import { addressBlock } from '../../../core/kernel/addresses.js';
 import { isUnexpired } from '../../../core/kernel/clock.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
-import type { LinkUse, UsedLinks } from '../../../core/ops/used-links.js';
+import { repeatedLink } from '../../../core/ops/used-links.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { authLimits } from '../limits.js';
@@ -15,48 +15,49 @@ export type Unlock = ReturnType<typeof createUnlock>;
 const UNLOCK_MESSAGE =
   'There were too many failed sign-in attempts for this account. If the account exists, a link was sent to its e-mail address within the last hour: open it on this device, then sign in. You can still sign in from locations where you have signed in before.';
 
-export function createUnlock(deps: AuthDependencies & { usedLinks: UsedLinks<UserDocument> }) {
-  const { users, mails, throttle, audit, usedLinks, backgroundTasks, clock } = deps;
+export function createUnlock(deps: AuthDependencies) {
+  const { users, mails, throttle, audit, commit, backgroundTasks, clock } = deps;
 
-  /** Marks the link as used by an address block. `null` if the link is not valid. */
+  /** Uses the link of an account that was read. False if the account has changed since. */
   const useLink = async (
-    { id, unlockHash, unlockExpiresAt: expiresAt = 0 }: UserDocument,
-    hash: string,
-    { usedLinkHash, unansweredSince }: LinkUse,
-  ): Promise<UserDocument | null> => {
-    const isValid = isUnexpired(expiresAt, { now: clock.now(), life: UNLOCK_LINK_TTL_MS });
-    if (unlockHash !== hash || !isValid) return null;
-    const unchanged = { passwordChanged: false, addressVerified: false };
-    const usedLink = { kind: 'unlock', expiresAt, ...unchanged } as const;
-    return users.updateOne(
-      { id, unlockHash: hash, suspendedAt: null },
-      { set: { usedLinkHash, usedLink, unansweredSince }, unset: ['unlockHash', 'unlockExpiresAt'] },
-    );
+    { id, unlockExpiresAt: expiresAt = 0 }: UserDocument,
+    { hash, usedHash }: { hash: string; usedHash: string },
+    { ip }: RequestSource,
+  ): Promise<boolean> => {
+    const usedLink = { kind: 'unlock', hash: usedHash, expiresAt } as const;
+    const { committed } = await commit([
+      users.changing(
+        { id, unlockHash: hash, suspendedAt: null },
+        { set: { usedLink }, unset: ['unlockHash', 'unlockExpiresAt'] },
+      ),
+      audit.entry({ event: 'login.unlocked', subject: id, ip }),
+    ]);
+    return committed;
   };
 
   return {
     /**
-     * Redeems a mailed link: the owner can then sign in from the address of this request. A repetition of a request that
-     * has failed after that succeeds from the same address only.
+     * Redeems a mailed link: the owner can then sign in from the address of this request. A repetition succeeds from the same
+     * address only.
      * @throws INVALID_TOKEN, RATE_LIMITED
      */
-    async unlock(token: string, { ip }: RequestSource) {
+    async unlock(token: string, source: RequestSource) {
+      const { ip } = source;
       await throttle.count(authLimits.link, ip);
-      const parsed = parseLinkToken(token);
-      const user = parsed && (await users.findOne({ id: parsed.userId }));
-      if (!parsed || !user) throw authErrors.INVALID_TOKEN();
-      const { hash } = parsed;
+      const { userId: id, hash } = parseLinkToken(token);
       // Trusting another address block would be another outcome.
-      const use = usedLinks.begin(user.id, sha256(`${hash} ${addressBlock(ip)}`));
-      await usedLinks.complete(use, async () => {
-        const redeemed = (await useLink(user, hash, use)) ?? (await usedLinks.findUnanswered(use));
-        if (redeemed?.usedLink?.kind !== 'unlock') throw authErrors.INVALID_TOKEN();
-        await Promise.all([
-          throttle.trust(redeemed.email, ip),
-          deps.secondFactors?.trust(redeemed.id, ip),
-          audit.record({ event: 'login.unlocked', subject: redeemed.id, ip }),
-        ]);
-      });
+      const usedHash = sha256(`${hash} ${addressBlock(ip)}`);
+      for (;;) {
+        const user = await users.findOne({ id });
+        if (!user || isDisabled(user)) throw authErrors.INVALID_TOKEN();
+        const { unlockHash, unlockExpiresAt = 0, usedLink } = user;
+        const now = clock.now();
+        if (unlockHash === hash && isUnexpired(unlockExpiresAt, { now, life: UNLOCK_LINK_TTL_MS })) {
+          if (!(await useLink(user, { hash, usedHash }, source))) continue;
+        } else if (repeatedLink(usedLink, usedHash, now)?.kind !== 'unlock') throw authErrors.INVALID_TOKEN();
+        await Promise.all([throttle.trust(user.email, ip), deps.secondFactors?.trust(id, ip)]);
+        return;
+      }
     },
 
     /**
@@ -70,12 +71,14 @@ export function createUnlock(deps: AuthDependencies & { usedLinks: UsedLinks<Use
         const user = await users.findOne({ email });
         if (!user || isDisabled(user)) return;
         const link = newLinkToken(user.id, UNLOCK_LINK_TTL_MS, deps);
-        // The condition on the address prevents a link from reaching the user's former mailbox.
-        const owner = await users.updateOne(
-          { id: user.id, email, suspendedAt: null },
-          { set: { unlockHash: link.hash, unlockExpiresAt: link.expiresAt } },
-        );
-        if (owner) await deps.commit([mails.unlock(owner, link, source)]);
+        await commit([
+          // The condition on the address prevents a link from reaching the user's former mailbox.
+          users.changing(
+            { id: user.id, email, suspendedAt: null },
+            { set: { unlockHash: link.hash, unlockExpiresAt: link.expiresAt } },
+          ),
+          mails.unlock(user, link, source),
+        ]);
       });
       return UNLOCK_MESSAGE;
     },

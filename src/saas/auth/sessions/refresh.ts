@@ -2,7 +2,6 @@ import { isRecent, SECOND } from '../../../core/kernel/clock.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
 import type { SessionDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
-import { proofOfRevocation } from '../events.js';
 import { isSessionValid, type SessionDocument, type UserDocument } from '../store.js';
 import { lastDayBefore } from './activity.js';
 import type { Claims, IssuedTokens, SessionClaims } from './tokens.js';
@@ -26,7 +25,7 @@ interface Rotation {
 }
 
 export function createRefresh(deps: RefreshDependencies) {
-  const { sessions, tokens, audit, announceEvent, clock } = deps;
+  const { sessions, tokens, audit, commit, event, clock } = deps;
   const reuseWindowMs = deps.refreshReuseWindow * SECOND;
 
   /**
@@ -91,13 +90,11 @@ export function createRefresh(deps: RefreshDependencies) {
     const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: reuseWindowMs });
     if (inWindow) return tokens.issue(session, nextId, claims);
 
-    const event = { userId: session.userId, scope: 'local', sessionId: id } as const;
-    const announced = await announceEvent('session.revoked', event, proofOfRevocation(id));
-    const revoked = await sessions.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
-    if (revoked) {
-      await announced.emit();
-      await audit.record({ event: 'refresh.reused', subject: session.userId, ip });
-    } else await announced.withdraw();
+    await commit([
+      sessions.changing({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
+      await event('session.revoked', { userId: session.userId, scope: 'local', sessionId: id }),
+      audit.entry({ event: 'refresh.reused', subject: session.userId, ip }),
+    ]);
     throw authErrors.REFRESH_TOKEN_REUSED();
   };
 }

@@ -6,9 +6,10 @@ import { isRecent, SECOND } from '../../../core/kernel/clock.js';
 import { AppError, httpErrors } from '../../../core/kernel/errors.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import type { AuditRecord } from '../../../core/ops/audit.js';
+import type { Effect } from '../../../core/ops/commit.js';
+import type { Write } from '../../../core/storage/collection.js';
 import type { SessionDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
-import { proofOfEpoch, proofOfRevocation } from '../events.js';
 import type { TokenSubject } from '../hooks.js';
 import { isSessionValid, type SessionDocument, toSessionView, type UserDocument } from '../store.js';
 import { createRefresh } from './refresh.js';
@@ -26,7 +27,7 @@ const bearer = (error?: string) => ({
 });
 
 export function createSessionService(deps: SessionDependencies) {
-  const { users, sessions, tokens, audit, announceEvent, clock, random } = deps;
+  const { users, sessions, tokens, audit, commit, event, clock, random } = deps;
 
   /** Returns the session and its user if the session is valid now. */
   const findValidSession = async (
@@ -49,20 +50,18 @@ export function createSessionService(deps: SessionDependencies) {
     ...(accessTokenClaims && { claimsOf: (user, sessionId) => claimsOf(user, sessionId, 'refresh') }),
   });
 
-  /** Ends one, all or all other sessions in one write. Returns `false` when a concurrent write came first. */
-  const endSessions = async (
+  /** The write that ends one, all or all other sessions. */
+  const ending = (
     { id, sessionEpoch }: UserDocument,
     session: SessionDocument,
     scope: LogoutScope,
-  ): Promise<boolean> => {
-    if (scope === 'local') {
-      const notRevoked = { id: session.id, revokedAt: null };
-      return sessions.changeOne(notRevoked, { set: { revokedAt: clock.now() } });
-    }
+  ): Write => {
+    if (scope === 'local')
+      return sessions.changing({ id: session.id, revokedAt: null }, { set: { revokedAt: clock.now() } });
     const inc = { sessionEpoch: 1 };
     return scope === 'global'
-      ? users.changeOne({ id }, { inc, unset: ['keptSession'] })
-      : users.changeOne({ id, sessionEpoch }, { inc, set: { keptSession: session.id } });
+      ? users.changing({ id }, { inc, unset: ['keptSession'] })
+      : users.changing({ id, sessionEpoch }, { inc, set: { keptSession: session.id } });
   };
 
   /** Logs out with the claims of one token. Does nothing when its session has ended already. */
@@ -71,18 +70,13 @@ export function createSessionService(deps: SessionDependencies) {
     if (!found) return;
     const { user, session } = found;
     const sessionId = scope === 'global' ? {} : { sessionId: session.id };
-    const revoked = { userId: user.id, scope, ...sessionId };
-    const proof =
-      scope === 'local'
-        ? proofOfRevocation(session.id)
-        : proofOfEpoch(user.id, user.sessionEpoch + 1, scope === 'others' ? session.id : null);
-    const announced = await announceEvent('session.revoked', revoked, proof);
-    const isEnded = await endSessions(user, session, scope);
-    if (!isEnded) await announced.withdraw();
+    const { committed } = await commit([
+      ending(user, session, scope),
+      await event('session.revoked', { userId: user.id, scope, ...sessionId }),
+      audit.entry({ event: 'logout', subject: user.id, ip, detail: scope }),
+    ]);
     // A concurrent logout may have started a new epoch and ended this session, so its validity is checked again.
-    if (!isEnded && scope === 'others') return logoutWith(claims, scope, ip);
-    await audit.record({ event: 'logout', subject: user.id, ip, detail: scope });
-    if (isEnded) await announced.emit();
+    if (!committed && scope === 'others') return logoutWith(claims, scope, ip);
   };
 
   /** Null if the token is used or its session has ended. */
@@ -95,13 +89,29 @@ export function createSessionService(deps: SessionDependencies) {
       },
     );
 
+  /** Ends one session; unmet if the user has no such session, or it has ended. */
+  const revocation = async (
+    userId: string,
+    id: string,
+    actor: Pick<AuditRecord, 'by' | 'ip' | 'detail'>,
+  ): Promise<(Write | Effect)[]> => {
+    const now = clock.now();
+    return [
+      sessions.changing({ id, userId, revokedAt: null, expiresAt: { gt: now } }, { set: { revokedAt: now } }),
+      await event('session.revoked', { userId, scope: 'local', sessionId: id }),
+      audit.entry({ event: 'session.revoked', subject: userId, ...actor }),
+    ];
+  };
+
   return {
+    revocation,
+
     /**
-     * Starts a session, which is invalid until its user is stored.
+     * A session for the caller to store, with its tokens.
      * @param amr how the user signed in; default: by password
      * @param authenticatedAt when; default: now
      */
-    async startSession(
+    async newSession(
       user: UserDocument,
       source: SessionSource,
       amr?: readonly string[],
@@ -121,9 +131,7 @@ export function createSessionService(deps: SessionDependencies) {
         ...(amr && { amr }),
         ...deviceOf(source),
       };
-      // Before the session is stored, because without the claims there is none.
       const claims = accessTokenClaims && (await claimsOf(user, session.id, 'login'));
-      await sessions.insert(session);
       const signedIn = { user: deps.presentUser(user), ...tokens.issue(session, refreshId, claims) };
       return { session, signedIn };
     },
@@ -165,19 +173,7 @@ export function createSessionService(deps: SessionDependencies) {
 
     /** Ends one session. @throws NOT_FOUND if the user has no such session, or it has ended */
     async revokeSession(userId: string, id: string, actor: Pick<AuditRecord, 'by' | 'ip' | 'detail'>) {
-      const now = clock.now();
-      const event = { userId, scope: 'local', sessionId: id } as const;
-      const announced = await announceEvent('session.revoked', event, proofOfRevocation(id));
-      const isRevoked = await sessions.changeOne(
-        { id, userId, revokedAt: null, expiresAt: { gt: now } },
-        { set: { revokedAt: now } },
-      );
-      if (!isRevoked) {
-        await announced.withdraw();
-        throw httpErrors.NOT_FOUND();
-      }
-      await audit.record({ event: 'session.revoked', subject: userId, ...actor });
-      await announced.emit();
+      if (!(await commit(await revocation(userId, id, actor))).committed) throw httpErrors.NOT_FOUND();
     },
 
     /** Ends the other sessions of the user. */

@@ -1,6 +1,6 @@
 import type { RequestSource } from '../../../core/http/routes.js';
 import { AppError } from '../../../core/kernel/errors.js';
-import { type LinkUse, UNANSWERED_LINK_FIELDS } from '../../../core/ops/used-links.js';
+import type { LinkUse } from '../../../core/ops/used-links.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { eventIdOf, proofOfUse } from '../events.js';
@@ -39,9 +39,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
       throw error;
     });
     if (!signedIn) return null;
-    deps.backgroundTasks.run('welcome', async () => {
-      await Promise.all([throttle.trustOnly(email, source.ip), deps.commit([mails.welcome(user)])]);
-    });
+    deps.backgroundTasks.run('trust', () => throttle.trustOnly(email, source.ip));
     return signedIn;
   };
 
@@ -66,7 +64,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
       { id, email, emailVerified: false, sessionEpoch, suspendedAt: null },
       {
         set: { emailVerified: true, usedLinkHash: use.usedLinkHash },
-        unset: ['passwordHash', ...ALL_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS, 'keptSession'],
+        unset: ['passwordHash', ...ALL_LINK_FIELDS, 'usedLink', 'keptSession'],
         inc: { passwordVersion: 1, sessionEpoch: 1 },
       },
     );

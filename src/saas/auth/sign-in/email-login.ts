@@ -57,23 +57,24 @@ export function createEmailLogin(deps: EmailLoginDependencies) {
     const { ip } = source;
     if (!(await mayMail(email, ip))) return;
     const user = await users.findOne({ email });
-    await audit.recordFailure({ event: 'login.code-requested', ip, ...(user && { subject: user.id }) });
     const code = newLoginCode(random);
     const id = sha256(secret);
     const expiresAt = clock.now() + LOGIN_CODE_TTL_MS;
-    // Also for addresses without an account, so that wrong codes get the same responses.
-    await codes.insert({
-      id,
-      codeHash: hashOf(secret, code),
-      attemptsLeft: LOGIN_CODE_ATTEMPTS,
-      expiresAt,
-      ...(user && { userId: user.id, epoch: user.sessionEpoch }),
-    });
     const isReceived = user ? !isDisabled(user) : await deps.registrationAllowed();
-    if (!isReceived) return;
     // The owner of a mistyped address must not receive the location of the sender.
     const reported = user?.emailVerified ? source : undefined;
-    await deps.commit([mails.loginCode(user ?? { email, locale }, { code, id, expiresAt }, reported)]);
+    await deps.commit([
+      // Also for addresses without an account, so that wrong codes get the same responses.
+      codes.inserting({
+        id,
+        codeHash: hashOf(secret, code),
+        attemptsLeft: LOGIN_CODE_ATTEMPTS,
+        expiresAt,
+        ...(user && { userId: user.id, epoch: user.sessionEpoch }),
+      }),
+      isReceived ? mails.loginCode(user ?? { email, locale }, { code, id, expiresAt }, reported) : undefined,
+      audit.failureEntry({ event: 'login.code-requested', ip, ...(user && { subject: user.id }) }),
+    ]);
   };
 
   /**

@@ -1,6 +1,7 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import { newId } from '../../../core/kernel/secrets.js';
+import type { CommitPart } from '../../../core/ops/commit.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { FIRST_FACTOR, newUserDocument, USER_ID_PREFIX } from '../store.js';
 import type { SecondFactorStep } from './second-factor.js';
@@ -45,7 +46,8 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies) {
 
     /**
      * Creates an account without a password whose address the provider has verified, and starts a session.
-     * @throws EMAIL_TAKEN
+     * @param connection what is stored in the same commit
+     * @throws EMAIL_TAKEN; UniqueViolation for the connection
      */
     async register(
       {
@@ -59,12 +61,11 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies) {
         locale: string | undefined;
         authenticatedAt: number | undefined;
       },
+      connection: readonly CommitPart[],
       source: RequestSource,
     ): Promise<SignedIn> {
       const user = { ...newUserDocument({ ...given, emailVerified: true }, clock.now(), deps), id };
-      const session = await deps.createAccount(user, source, [FIRST_FACTOR.federated], authenticatedAt);
-      deps.backgroundTasks.run('welcome', () => deps.commit([deps.mails.welcome(user)]));
-      return session;
+      return deps.createAccount(user, source, [FIRST_FACTOR.federated], authenticatedAt, connection);
     },
   };
 }

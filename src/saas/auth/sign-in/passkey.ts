@@ -1,9 +1,10 @@
 import type { Identity } from '../../../core/http/identity.js';
 import type { RequestSource } from '../../../core/http/routes.js';
-import { AppError, httpErrors } from '../../../core/kernel/errors.js';
+import { httpErrors } from '../../../core/kernel/errors.js';
 import { newId } from '../../../core/kernel/secrets.js';
+import type { CommitPart } from '../../../core/ops/commit.js';
 import type { AuthDependencies } from '../dependencies.js';
-import type { Verification } from '../links/verification.js';
+import type { AddressConfirmation } from '../links/confirm-address.js';
 import {
   isDisabled,
   isSessionValid,
@@ -17,7 +18,7 @@ import type { SignedIn, SignIn } from './sign-in.js';
 
 export interface PasskeySignInDependencies extends AuthDependencies, SignIn {
   registerUnverified: Registration['registerUnverified'];
-  verifyEmail: Verification['verifyEmail'];
+  verifyEmail: AddressConfirmation['verifyEmail'];
 }
 
 /** Sign-in and registration of users with passkeys, which are stored elsewhere. A passkey needs no second factor. */
@@ -51,32 +52,21 @@ export function createPasskeySignIn(deps: PasskeySignInDependencies) {
     },
 
     /**
-     * Creates an account without a password, and starts a session. The passkey is stored first: after a crash in between, it
-     * belongs to no account.
-     * @param passkey `remove` is called if there is no account in the end
+     * Creates an account without a password, and starts a session.
+     * @param passkey what is stored in the same commit
      * @returns `null` if the address must be verified first; the response is the same for an existing account
-     * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, RATE_LIMITED, and what `add` throws
+     * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, RATE_LIMITED; UniqueViolation for the passkey
      */
     async register(
       { id, ...given }: { id: string; email: string; name?: string | undefined; locale: string | undefined },
-      passkey: { add(): Promise<void>; remove(): Promise<void> },
+      passkey: readonly CommitPart[],
       source: RequestSource,
     ): Promise<SignedIn | null> {
       const user = { ...newUserDocument({ ...given, emailVerified: false }, clock.now(), deps), id };
       await deps.admit(user, 'passkey', source);
-      await passkey.add();
-      if (deps.verificationRequired) {
-        const isNew = await deps.registerUnverified(user, source);
-        if (!isNew) deps.backgroundTasks.run('registration', passkey.remove);
-        return null;
-      }
-      const session = await deps.createAccount(user, source, PASSKEY).catch(async (error: unknown) => {
-        // The address has an account, or a hook has failed. After an outage of the store, this account may exist.
-        if (error instanceof AppError) await passkey.remove();
-        throw error;
-      });
-      deps.backgroundTasks.run('welcome', () => deps.commit([deps.mails.welcome(user)]));
-      return session;
+      if (!deps.verificationRequired) return deps.createAccount(user, source, PASSKEY, undefined, passkey);
+      await deps.registerUnverified(user, source, passkey);
+      return null;
     },
 
     /** @throws UNAUTHENTICATED if the session has ended since it was read */

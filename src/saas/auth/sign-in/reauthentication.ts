@@ -1,13 +1,11 @@
 import type { Identity } from '../../../core/http/identity.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import type { Session } from '../../../core/http/schemas.js';
-import { AppError } from '../../../core/kernel/errors.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import type { Unlock } from '../links/unlock.js';
 import type { SessionService } from '../sessions/sessions.js';
 import { FIRST_FACTOR, SECOND_FACTOR, toSessionView } from '../store.js';
-import type { AccountService } from '../users/account.js';
 import type { Credentials } from './credentials.js';
 import type { SignedIn } from './sign-in.js';
 
@@ -15,14 +13,14 @@ import type { SignedIn } from './sign-in.js';
 export type Reauthentication = ReturnType<typeof createReauthentication>;
 
 export interface ReauthenticationDependencies extends AuthDependencies {
-  startSession: SessionService['startSession'];
-  revokeSession: AccountService['revokeSession'];
+  newSession: SessionService['newSession'];
+  revocation: SessionService['revocation'];
   credentials: Credentials;
   offerUnlock: Unlock['offerUnlock'];
 }
 
 export function createReauthentication(deps: ReauthenticationDependencies) {
-  const { startSession, revokeSession, credentials, secondFactors, audit } = deps;
+  const { sessions, newSession, revocation, credentials, secondFactors, commit, audit } = deps;
 
   return {
     /** The password of the user or, without one, a recent sign-in. @throws as `Credentials.verifyOwner` */
@@ -50,15 +48,16 @@ export function createReauthentication(deps: ReauthenticationDependencies) {
         if (method === null) throw authErrors.INVALID_CODE();
         amr = [FIRST_FACTOR.password, ...SECOND_FACTOR[method]];
       }
-      const { session, signedIn } = await startSession(user, source, amr);
-      // The session may have ended meanwhile.
-      await revokeSession(identity, identity.session.id, source).catch(unlessFound);
-      await audit.record({ event: 'session.reauthenticated', subject: user.id, ip: source.ip });
+      const { session, signedIn } = await newSession(user, source, amr);
+      const { ip } = source;
+      const replacing = [
+        sessions.inserting(session),
+        audit.entry({ event: 'session.reauthenticated', subject: user.id, ip }),
+      ];
+      const ended = await revocation(user.id, identity.session.id, { ip });
+      // The old session may have ended meanwhile.
+      if (!(await commit([...replacing, ...ended])).committed) await commit(replacing);
       return { ...signedIn, session: toSessionView(session) };
     },
   };
 }
-
-const unlessFound = (error: unknown): void => {
-  if (!(error instanceof AppError) || error.code !== 'NOT_FOUND') throw error;
-};

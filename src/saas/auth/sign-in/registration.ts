@@ -1,5 +1,6 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import type { RequestSource } from '../../../core/http/routes.js';
+import type { CommitPart } from '../../../core/ops/commit.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
 import type { Limit } from '../../../core/throttle/limits.js';
 import type { AuthDependencies } from '../dependencies.js';
@@ -19,41 +20,49 @@ export interface RegistrationDependencies extends AuthDependencies, SignIn {
 }
 
 export function createRegistration(deps: RegistrationDependencies) {
-  const { users, mails, passwordRules, throttle, audit, createAccount, announceRegistered, clock } = deps;
+  const { users, passwordRules, throttle, audit, commit, createAccount, registered, clock } = deps;
   const { beforeRegister } = deps.hooks ?? {};
 
   /**
-   * Stores a user who has to verify the address first. The lookups and commits before the response are the same whether or not
-   * the account exists; the rest is done after it. Of concurrent registrations of a new address, all but one are refused by its
-   * unique field instead. False if the account exists.
+   * Stores a user who has to verify the address first. The calls of the store before the response are the same whether or not the
+   * account exists; the rest is done after it. Of concurrent registrations of a new address, all but one are refused by its unique
+   * field.
+   *
+   * @param others what is stored in the commit of the user
    */
-  const registerUnverified = async (user: UserDocument, source: RequestSource): Promise<boolean> => {
+  const registerUnverified = async (
+    user: UserDocument,
+    source: RequestSource,
+    others: readonly CommitPart[] = [],
+  ): Promise<void> => {
     const { ip } = source;
     const findExisting = () => users.findOne({ email: user.email });
-    // The event is announced in either case, because its announcement is a commit.
-    const [found, announced] = await Promise.all([findExisting(), announceRegistered(user)]);
-    const isNew = !found && (await users.insert(user).then(() => true, nullIfTaken)) === true;
-    // Only so that a known address takes a commit as well.
-    if (found) await users.changeOne({ id: found.id }, { set: { registrationRepeatedAt: clock.now() } });
+    const [found, effects] = await Promise.all([findExisting(), registered(user, source)]);
+    const repeated = { event: 'registration.repeated', ip };
+    const isNew = await commit(
+      found
+        ? [
+            // Only so that a known address takes the same writes.
+            users.changing({ id: found.id }, { set: { registrationRepeatedAt: clock.now() } }),
+            audit.failureEntry({ ...repeated, subject: found.id }),
+          ]
+        : [users.inserting(user), ...effects, ...others],
+    ).then(() => !found, nullIfTaken);
     const { reset, verify } = authLimits.mailTo;
     const mayMail = (limit: Limit) => throttle.tryCountKey(limit, user.email, ip);
     deps.backgroundTasks.run('registration', async () => {
       if (isNew) {
-        await announced.emit();
-        await audit.record({ event: 'user.registered', subject: user.id, ip });
         if (await mayMail(verify)) await deps.sendVerification(user);
         return;
       }
-      await announced.withdraw();
       // A concurrent registration was first. If its account has been deleted since, the address has to be registered again.
       const existing = found ?? (await findExisting());
       if (!existing) return;
-      await audit.recordFailure({ event: 'registration.repeated', subject: existing.id, ip });
+      if (!found) await audit.recordFailure({ ...repeated, subject: existing.id });
       // The existing account may have been created by someone else, so the owner of the address can choose a new
       // password.
       if (!isDisabled(existing) && (await mayMail(reset))) await deps.sendReset(existing, source);
     });
-    return isNew;
   };
 
   return {
@@ -89,9 +98,7 @@ export function createRegistration(deps: RegistrationDependencies) {
         return null;
       }
       const session = await createAccount(user, source);
-      deps.backgroundTasks.run('welcome', async () => {
-        await Promise.all([throttle.trustOnly(user.email, source.ip), deps.commit([mails.welcome(user)])]);
-      });
+      deps.backgroundTasks.run('trust', () => throttle.trustOnly(user.email, source.ip));
       return session;
     },
   };

@@ -1,11 +1,10 @@
 import type { SessionSource } from '../../../core/http/request-details.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import type { User } from '../../../core/http/schemas.js';
-import type { AnnouncedEvent } from '../../../core/ops/events.js';
+import type { CommitPart, Effect } from '../../../core/ops/commit.js';
 import { UniqueViolation } from '../../../core/storage/collection.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
-import { proofOfRegistration } from '../events.js';
 import type { LoginMethod } from '../hooks.js';
 import { authLimits } from '../limits.js';
 import type { SessionService } from '../sessions/sessions.js';
@@ -17,19 +16,18 @@ export type SignIn = ReturnType<typeof createSignIn>;
 
 export type SignedIn = IssuedTokens & { user: User };
 
-export function createSignIn(deps: AuthDependencies & { startSession: SessionService['startSession'] }) {
-  const { users, audit, startSession } = deps;
+export function createSignIn(deps: AuthDependencies & { newSession: SessionService['newSession'] }) {
+  const { users, sessions, audit, commit, newSession } = deps;
   const { beforeRegister, afterLogin } = deps.hooks ?? {};
 
-  /** Before the user is stored. */
-  const announceRegistered = async (user: UserDocument): Promise<AnnouncedEvent> => {
-    const { id } = user;
-    const event = { userId: id, user: deps.presentUser(user) };
-    return deps.announceEvent('user.registered', event, proofOfRegistration(id));
-  };
+  /** What is stored with a new user. */
+  const registered = async (user: UserDocument, { ip }: SessionSource): Promise<Effect[]> => [
+    await deps.event('user.registered', { userId: user.id, user: deps.presentUser(user) }),
+    audit.entry({ event: 'user.registered', subject: user.id, ip }),
+  ];
 
   return {
-    announceRegistered,
+    registered,
 
     /**
      * Whether a person may register; called before anything is stored.
@@ -71,35 +69,34 @@ export function createSignIn(deps: AuthDependencies & { startSession: SessionSer
       amr?: readonly string[],
       authenticatedAt?: number,
     ): Promise<SignedIn> {
-      const { session, signedIn } = await startSession(user, source, amr, authenticatedAt);
-      // Recorded after the session is stored, because the hook for its claims or the store may fail.
-      await Promise.all([
-        audit.record({ event: 'login.succeeded', subject: user.id, ip: source.ip }),
-        afterLogin?.(signedIn.user, session, false, source),
+      const { session, signedIn } = await newSession(user, source, amr, authenticatedAt);
+      await commit([
+        sessions.inserting(session),
+        audit.entry({ event: 'login.succeeded', subject: user.id, ip: source.ip }),
       ]);
+      await afterLogin?.(signedIn.user, session, false, source);
       return signedIn;
     },
 
-    /** Stores a new user, with the first session. @throws EMAIL_TAKEN */
+    /**
+     * Stores a new user with the first session.
+     * @param others what is stored in the same commit
+     * @throws EMAIL_TAKEN; UniqueViolation for the others
+     */
     async createAccount(
       user: UserDocument,
       source: SessionSource,
       amr?: readonly string[],
       authenticatedAt?: number,
+      others: readonly CommitPart[] = [],
     ): Promise<SignedIn> {
-      if (await users.findOne({ email: user.email })) throw authErrors.EMAIL_TAKEN();
-      // The session is stored first, because a session without a user is invalid: a failure in between creates no
-      // account.
-      const { session, signedIn } = await startSession(user, source, amr, authenticatedAt);
-      const announced = await announceRegistered(user);
-      await users.insert(user).catch(async (error: unknown) => {
-        if (!(error instanceof UniqueViolation)) throw error;
-        await announced.withdraw();
-        throw authErrors.EMAIL_TAKEN();
+      const { session, signedIn } = await newSession(user, source, amr, authenticatedAt);
+      const parts = [users.inserting(user), sessions.inserting(session), deps.mails.welcome(user)];
+      await commit([...parts, ...(await registered(user, source)), ...others]).catch((error: unknown) => {
+        if (error instanceof UniqueViolation && error.field === 'email') throw authErrors.EMAIL_TAKEN();
+        throw error;
       });
-      await announced.emit();
-      await audit.record({ event: 'user.registered', subject: user.id, ip: source.ip });
-      if (afterLogin) await afterLogin(signedIn.user, session, true, source);
+      await afterLogin?.(signedIn.user, session, true, source);
       return signedIn;
     },
   };

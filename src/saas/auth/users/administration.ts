@@ -4,7 +4,6 @@ import { auditActor, type Operator } from '../../../core/ops/audit.js';
 import type { Page } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
 import type { AuthDependencies } from '../dependencies.js';
-import { proofOfEpoch } from '../events.js';
 import type { SessionService } from '../sessions/sessions.js';
 import {
   isDisabled,
@@ -95,16 +94,12 @@ export function createAccountAdministration(deps: AccountAdministrationDependenc
 
     /** @throws NOT_FOUND */
     async endSessions(userId: string, operator?: Operator) {
-      const { sessionEpoch } = await find(userId);
-      const proof = proofOfEpoch(userId, sessionEpoch + 1, null);
-      const announced = await deps.announceEvent('session.revoked', { userId, scope: 'global' }, proof);
-      if (!(await users.changeOne({ id: userId }, { inc: { sessionEpoch: 1 }, unset: ['keptSession'] }))) {
-        await announced.withdraw();
-        throw userNotFound();
-      }
-      const actor = auditActor(operator);
-      await audit.record({ event: 'session.revoked', subject: userId, ...actor, detail: 'all' });
-      await announced.emit();
+      const { committed } = await deps.commit([
+        users.changing({ id: userId }, { inc: { sessionEpoch: 1 }, unset: ['keptSession'] }),
+        await deps.event('session.revoked', { userId, scope: 'global' }),
+        audit.entry({ event: 'session.revoked', subject: userId, ...auditActor(operator), detail: 'all' }),
+      ]);
+      if (!committed) throw userNotFound();
     },
 
     /** Sends a link that sets a new password. @throws NOT_FOUND, VALIDATION_ERROR for a disabled account */

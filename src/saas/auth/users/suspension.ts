@@ -1,8 +1,9 @@
 import type { Clock } from '../../../core/kernel/clock.js';
 import { type Audit, auditActor, type Operator } from '../../../core/ops/audit.js';
-import type { Announce } from '../../../core/ops/events.js';
-import { UNANSWERED_LINK_FIELDS } from '../../../core/ops/used-links.js';
+import type { CommitParts } from '../../../core/ops/commit.js';
+import type { EventOf } from '../../../core/ops/events.js';
 import type { Change } from '../../../core/storage/collection.js';
+import { applyChange } from '../../../core/storage/semantics.js';
 import type { AuthEvents } from '../events.js';
 import { ALL_LINK_FIELDS, type UserDocument, type Users } from '../store.js';
 import { findUser, type ManagedUser, type UserKey, userNotFound } from './users.js';
@@ -13,13 +14,14 @@ export type Suspension = ReturnType<typeof createSuspension>;
 export interface SuspensionDependencies {
   users: Users;
   audit: Audit;
-  announceEvent: Announce<AuthEvents>;
+  commit: CommitParts;
+  event: EventOf<AuthEvents>;
   toManagedUser(user: UserDocument): ManagedUser;
   clock: Clock;
 }
 
 export function createSuspension(deps: SuspensionDependencies) {
-  const { users, audit, announceEvent, toManagedUser, clock } = deps;
+  const { users, audit, commit, event, toManagedUser, clock } = deps;
 
   /** Changes the state of the account. Returns `null` when it already has that state. */
   const change = async (
@@ -29,25 +31,15 @@ export function createSuspension(deps: SuspensionDependencies) {
     operator: Operator | undefined,
   ): Promise<UserDocument | null> => {
     const { id } = user;
-    const suspendedAt = wanted === 'suspended' ? null : { gt: 0 };
-    // Without a change, nothing is announced: after a crash, the proof would hold nevertheless.
-    if ((user.suspendedAt !== undefined) === (wanted === 'suspended')) return null;
-    const event = wanted === 'suspended' ? 'user.suspended' : 'user.unsuspended';
-    const proof = { of: 'user', id, has: { suspendedAt: update.set?.suspendedAt ?? null } };
-    const announced = [
-      ...(wanted === 'suspended'
-        ? [await announceEvent('session.revoked', { userId: id, scope: 'global' }, proof)]
-        : []),
-      await announceEvent(event, { userId: id }, proof),
-    ];
-    const changed = await users.updateOne({ id, suspendedAt, deletingAt: null }, update);
-    if (!changed) {
-      for (const one of announced) await one.withdraw();
-      return null;
-    }
-    await audit.record({ event, subject: id, ...auditActor(operator) });
-    for (const one of announced) await one.emit();
-    return changed;
+    const isSuspension = wanted === 'suspended';
+    const name = isSuspension ? 'user.suspended' : 'user.unsuspended';
+    const { committed } = await commit([
+      users.changing({ id, suspendedAt: isSuspension ? null : { gt: 0 }, deletingAt: null }, update),
+      isSuspension ? await event('session.revoked', { userId: id, scope: 'global' }) : undefined,
+      await event(name, { userId: id }),
+      audit.entry({ event: name, subject: id, ...auditActor(operator) }),
+    ]);
+    return committed ? applyChange(user, update) : null;
   };
 
   const findCurrent = async ({ id }: UserDocument): Promise<UserDocument> => {
@@ -71,7 +63,7 @@ export function createSuspension(deps: SuspensionDependencies) {
         set: { suspendedAt: clock.now() },
         // The new epoch also ends sessions that a concurrent login starts with the user it read before this write.
         inc: { sessionEpoch: 1 },
-        unset: [...ALL_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS, 'keptSession'],
+        unset: [...ALL_LINK_FIELDS, 'usedLink', 'keptSession'],
       };
       const changed = await change(user, 'suspended', update, operator);
       return toManagedUser(changed ?? (await findCurrent(user)));

@@ -1,13 +1,12 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import { auditActor, changeDetail, type Operator } from '../../../core/ops/audit.js';
-import type { AnnouncedEvent } from '../../../core/ops/events.js';
-import { UNANSWERED_LINK_FIELDS } from '../../../core/ops/used-links.js';
+import type { CommitPart } from '../../../core/ops/commit.js';
 import { type Change, UniqueViolation, type Where } from '../../../core/storage/collection.js';
+import { applyChange } from '../../../core/storage/semantics.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
-import { proofOfEpoch, proofOfProfile } from '../events.js';
-import type { Verification } from '../links/verification.js';
+import { type LinkToken, newLinkToken, VERIFICATION_LINK_TTL_MS } from '../links/link-tokens.js';
 import type { PasswordRules } from '../sign-in/credentials.js';
 import { ALL_LINK_FIELDS, isDisabled, type UserDocument } from '../store.js';
 import { METADATA_KINDS, type MetadataInput, mergeMetadata, metadataSizeProblem } from './metadata.js';
@@ -28,14 +27,9 @@ export interface UserChange extends MetadataInput {
   password?: string;
 }
 
-export interface UserUpdateDependencies extends AuthDependencies {
-  passwordRules: PasswordRules;
-  sendVerification: Verification['sendVerification'];
-}
-
 /** Changes of users by the host. */
-export function createUserUpdate(deps: UserUpdateDependencies) {
-  const { users, mails, passwordRules, audit } = deps;
+export function createUserUpdate(deps: AuthDependencies & { passwordRules: PasswordRules }) {
+  const { users, mails, passwordRules, audit, commit, event } = deps;
 
   /** The hash of a new password. The address that it must not contain is the new one. */
   const hashOf = async (password: string, email: string): Promise<string> => {
@@ -44,100 +38,67 @@ export function createUserUpdate(deps: UserUpdateDependencies) {
     return deps.passwords.hash(password);
   };
 
-  const notices = (user: UserDocument, { set, inc }: UserWrite) => [
-    inc.emailVersion !== undefined && set.email !== undefined
-      ? mails.emailChanged(user, set.email, (user.emailVersion ?? 0) + 1, undefined)
-      : undefined,
-    inc.passwordVersion === undefined
-      ? undefined
-      : mails.passwordChanged(user, user.passwordVersion + 1, undefined),
-  ];
-
-  /** A new password ends all sessions. */
-  const announceEnd = async (
-    { id, sessionEpoch }: UserDocument,
-    { inc }: UserWrite,
-  ): Promise<AnnouncedEvent | undefined> =>
-    inc.passwordVersion === undefined
-      ? undefined
-      : deps.announceEvent(
-          'session.revoked',
-          { userId: id, scope: 'global' },
-          proofOfEpoch(id, sessionEpoch + 1, null),
-        );
-
-  const announceUpdate = async (
-    user: UserDocument,
-    { set, unset, inc }: UserWrite,
-  ): Promise<AnnouncedEvent | undefined> => {
-    if (inc.profileVersion === undefined) return undefined;
-    const after: UserDocument = { ...user, ...set };
-    for (const field of unset ?? []) delete after[field];
-    const proof = proofOfProfile(user.id, (user.profileVersion ?? 0) + 1);
-    return deps.announceEvent('user.updated', { userId: user.id, user: deps.presentUser(after) }, proof);
-  };
-
-  const finish = async (
+  /** What follows from a change. */
+  const partsOf = async (
     before: UserDocument,
-    user: UserDocument,
+    after: UserDocument,
     { inc }: UserWrite,
+    link: LinkToken,
     operator: Operator | undefined,
-    announced: readonly (AnnouncedEvent | undefined)[],
-  ): Promise<void> => {
-    const { id } = user;
-    const changed = changeDetail(profileOf(before), profileOf(user));
+  ): Promise<CommitPart[]> => {
+    const { id } = after;
+    const setsPassword = inc.passwordVersion !== undefined;
     // Never the values of metadata: the user reads the audit.
     const detail = JSON.stringify({
-      ...JSON.parse(changed),
-      ...(inc.passwordVersion !== undefined && { password: 'set' }),
+      ...JSON.parse(changeDetail(profileOf(before), profileOf(after))),
+      ...(setsPassword && { password: 'set' }),
       ...(inc.metadataRev !== undefined && { metadata: 'changed' }),
     });
-    await audit.record({ event: 'user.updated', subject: id, ...auditActor(operator), detail });
-    if (inc.passwordVersion !== undefined) await deps.foreignHashes.remove(before);
-    for (const event of announced) await event?.emit();
-    if (before.email !== user.email || before.name !== user.name) deps.profileChanged();
-    if (inc.emailVersion !== undefined && !user.emailVerified && !isDisabled(user))
-      await deps.sendVerification(user);
+    return [
+      audit.entry({ event: 'user.updated', subject: id, ...auditActor(operator), detail }),
+      inc.emailVersion === undefined
+        ? undefined
+        : mails.emailChanged(before, after.email, after.emailVersion ?? 0, undefined),
+      after.verifyHash === link.hash ? mails.verifyEmail(after, link) : undefined,
+      setsPassword ? mails.passwordChanged(before, after.passwordVersion, undefined) : undefined,
+      // A new password ends all sessions.
+      setsPassword ? await event('session.revoked', { userId: id, scope: 'global' }) : undefined,
+      inc.profileVersion === undefined
+        ? undefined
+        : await event('user.updated', { userId: id, user: deps.presentUser(after) }),
+    ];
   };
 
   return {
     /**
-     * Applies a change in one write, also to a suspended account. Of concurrent changes, none is lost.
+     * Applies a change in one commit, also to a suspended account. Of concurrent changes, none is lost.
      * @throws NOT_FOUND, also during a deletion; VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED
      */
     async update(by: UserKey, given: UserChange, operator?: Operator): Promise<UserDocument> {
       const change = trimmedProfile(given);
       validateChange(change);
-      const found = await findUser(users, by);
-      if (!found) throw userNotFound();
-      const { id } = found;
       const { password } = change;
-      const passwordHash =
-        password === undefined
-          ? undefined
-          : await hashOf(password, change.email === undefined ? found.email : canonicalEmail(change.email));
-      for (;;) {
-        const user = await users.findOne({ id });
+      let passwordHash: string | undefined;
+      for (let user = await findUser(users, by); ; user = await users.findOne({ id: user.id })) {
         if (!user || user.deletingAt !== undefined) throw userNotFound();
-        const write = writeOf(user, change, { passwordHash, mark: deps.profileMark() });
+        const email = change.email === undefined ? user.email : canonicalEmail(change.email);
+        if (password !== undefined) passwordHash ??= await hashOf(password, email);
+        const link = newLinkToken(user.id, VERIFICATION_LINK_TTL_MS, deps);
+        const write = writeOf(user, change, { passwordHash, link, mark: deps.profileMark() });
         if (!write) return user;
-        if (write.set.email !== undefined && (await users.findOne({ email: write.set.email })))
-          throw authErrors.EMAIL_TAKEN();
-        const announced = [await announceEnd(user, write), await announceUpdate(user, write)];
-        const withdraw = () => Promise.all(announced.map((event) => event?.withdraw()));
-        const { where, ...applied } = write;
-        const written = await users.updateOne(where, applied).catch(async (error: unknown) => {
-          if (!(error instanceof UniqueViolation)) throw error;
-          await withdraw();
-          throw authErrors.EMAIL_TAKEN();
+        const { where, ...changes } = write;
+        const after = applyChange(user, changes);
+        const { committed } = await commit([
+          users.changing(where, changes),
+          ...(await partsOf(user, after, write, link, operator)),
+        ]).catch((error: unknown) => {
+          throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
         });
-        if (written) {
-          await deps.commit(notices(user, write));
-          await finish(user, written, write, operator, announced);
-          return written;
-        }
         // Another change came first: it is read, and this one is applied to its result.
-        await withdraw();
+        if (!committed) continue;
+        if (passwordHash !== undefined) await deps.foreignHashes.remove(user);
+        if (user.email !== after.email || user.name !== after.name) deps.profileChanged();
+        return after;
       }
     },
   };
@@ -156,7 +117,11 @@ const profileOf = ({ email, name, emailVerified }: UserDocument) => ({ email, na
 function writeOf(
   user: UserDocument,
   change: UserChange,
-  { passwordHash, mark }: { passwordHash: string | undefined; mark: Partial<UserDocument> },
+  {
+    passwordHash,
+    link,
+    mark,
+  }: { passwordHash: string | undefined; link: LinkToken; mark: Partial<UserDocument> },
 ): UserWrite | null {
   const where: Where<UserDocument> = { id: user.id, deletingAt: null };
   const set: UserWrite['set'] = {};
@@ -187,7 +152,12 @@ function writeOf(
     unset.add('keptSession');
   }
   if (isMoved || passwordHash !== undefined)
-    for (const field of [...ALL_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS]) unset.add(field);
+    for (const field of [...ALL_LINK_FIELDS, 'usedLink'] as const) unset.add(field);
+  if (isMoved && !emailVerified && !isDisabled(user)) {
+    Object.assign(set, { verifyHash: link.hash, verifyExpiresAt: link.expiresAt });
+    for (const field of ['verifyHash', 'verifyExpiresAt'] as const) unset.delete(field);
+    where.suspendedAt = null;
+  }
   for (const kind of METADATA_KINDS) {
     const patch = change[kind];
     const merged = patch === undefined ? null : mergeMetadata(user[kind], patch);

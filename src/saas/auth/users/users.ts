@@ -6,7 +6,8 @@ import { type Clock, timesOf } from '../../../core/kernel/clock.js';
 import { type ErrorDetail, httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import type { Random } from '../../../core/kernel/secrets.js';
 import { type Audit, auditActor, changeDetail, type Operator } from '../../../core/ops/audit.js';
-import type { Announce } from '../../../core/ops/events.js';
+import type { CommitParts, Effect } from '../../../core/ops/commit.js';
+import type { EventOf } from '../../../core/ops/events.js';
 import type { PasswordPolicy } from '../../../core/passwords/common.js';
 import type { Passwords } from '../../../core/passwords/hasher.js';
 import {
@@ -17,7 +18,7 @@ import {
 } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
 import { authErrors } from '../errors.js';
-import { type AuthEvents, proofOfProfile, proofOfRegistration } from '../events.js';
+import type { AuthEvents } from '../events.js';
 import type { ForeignHashes } from '../import/foreign-hashes.js';
 import {
   newUserDocument,
@@ -80,6 +81,9 @@ export type UserDirectory = ReturnType<typeof createUserDirectory>;
 export function createUserDirectory(
   deps: NewUserDependencies & {
     users: Users;
+    presentUser: PresentUser;
+    commit: CommitParts;
+    event: EventOf<AuthEvents>;
     audit: Audit;
     profileMark: ProfileMark;
     /** Called after a name has changed, so that other systems receive it soon. */
@@ -118,9 +122,8 @@ export function createUserDirectory(
      * @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED
      */
     async create(input: NewUser): Promise<ManagedUser> {
-      const user = await insertUser(input, deps);
-      await deps.audit.record({ event: 'user.created', subject: user.id, ip: 'local' });
-      return toManagedUser(user);
+      const created = (subject: string) => deps.audit.entry({ event: 'user.created', subject, ip: 'local' });
+      return toManagedUser(await insertUser(input, deps, created));
     },
     /**
      * Changes the display name; an empty one removes it.
@@ -131,34 +134,27 @@ export function createUserDirectory(
       const name = given.trim();
       for (;;) {
         const before = await users.findOne({ id });
-        if (!before) throw httpErrors.UNAUTHENTICATED();
+        if (!before || before.deletingAt !== undefined) throw httpErrors.UNAUTHENTICATED();
         const { name: former = '', profileVersion } = before;
         const { name: _, ...nameless } = before;
         const after = presentUser(name === '' ? nameless : { ...before, name });
         if (name === former) return after;
-        const announced = await deps.announceEvent(
-          'user.updated',
-          { userId: id, user: after },
-          proofOfProfile(id, (profileVersion ?? 0) + 1),
-        );
         const mark = deps.profileMark();
-        const isRenamed = await users.changeOne(
-          { id, profileVersion: profileVersion ?? null },
-          {
-            ...(name === '' ? { set: mark, unset: ['name'] } : { set: { ...mark, name } }),
-            inc: { profileVersion: 1 },
-          },
-        );
-        if (!isRenamed) {
-          await announced.withdraw();
-          continue;
-        }
-        await announced.emit();
+        const detail = changeDetail({ name: before.name }, { name: name || undefined });
+        const { committed } = await deps.commit([
+          users.changing(
+            { id, profileVersion: profileVersion ?? null, deletingAt: null },
+            {
+              ...(name === '' ? { set: mark, unset: ['name'] } : { set: { ...mark, name } }),
+              inc: { profileVersion: 1 },
+            },
+          ),
+          await deps.event('user.updated', { userId: id, user: after }),
+          operator &&
+            deps.audit.entry({ event: 'user.renamed', subject: id, ...auditActor(operator), detail }),
+        ]);
+        if (!committed) continue;
         deps.profileChanged();
-        if (operator) {
-          const detail = changeDetail({ name: before.name }, { name: name || undefined });
-          await deps.audit.record({ event: 'user.renamed', subject: id, ...auditActor(operator), detail });
-        }
         return after;
       }
     },
@@ -226,20 +222,48 @@ export interface NewUser extends MetadataInput {
   createdAt?: number;
 }
 
+/** Stores a new user, with what follows from it. @throws UniqueViolation */
+export type StoreUser = (user: UserDocument, record: Effect | undefined) => Promise<void>;
+
+export interface StoreUserDependencies {
+  users: Pick<Users, 'inserting'>;
+  foreignHashes: Pick<ForeignHashes, 'adding'>;
+  presentUser: PresentUser;
+  commit: CommitParts;
+  event: EventOf<AuthEvents>;
+}
+
+export const createStoreUser =
+  ({ users, foreignHashes, presentUser, commit, event }: StoreUserDependencies): StoreUser =>
+  async (user, record) => {
+    await commit([
+      users.inserting(user),
+      foreignHashes.adding(user),
+      await event('user.registered', { userId: user.id, user: presentUser(user) }),
+      record,
+    ]);
+  };
+
 export interface NewUserDependencies {
-  users: Pick<Users, 'insert' | 'findOne'>;
+  users: Pick<Users, 'findOne'>;
+  storeUser: StoreUser;
   passwords: Passwords;
-  foreignHashes: Pick<ForeignHashes, 'add' | 'remove'>;
   passwordPolicy: PasswordPolicy;
   siteName(): Promise<string>;
-  presentUser: PresentUser;
-  announceEvent: Announce<AuthEvents>;
   clock: Clock;
   random: Random;
 }
 
-/** Stores a user under the rules of registration. @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED */
-export async function insertUser(input: NewUser, deps: NewUserDependencies): Promise<UserDocument> {
+/**
+ * Stores a user under the rules of registration.
+ * @param recordOf the audit record of the user with an ID
+ * @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED
+ */
+export async function insertUser(
+  input: NewUser,
+  deps: NewUserDependencies,
+  recordOf?: (id: string) => Effect,
+): Promise<UserDocument> {
   const { clock, random, passwords } = deps;
   const given = trimmedProfile(input);
   const details = validateNewUser(given, deps);
@@ -259,17 +283,12 @@ export async function insertUser(input: NewUser, deps: NewUserDependencies): Pro
     clock,
     random,
   });
-  await deps.foreignHashes.add(user);
-  const event = { userId: user.id, user: deps.presentUser(user) };
-  const announced = await deps.announceEvent('user.registered', event, proofOfRegistration(user.id));
-  await deps.users.insert(user).catch(async (error: unknown) => {
-    await Promise.all([deps.foreignHashes.remove(user), announced.withdraw()]);
+  await deps.storeUser(user, recordOf?.(user.id)).catch(async (error: unknown) => {
     if (!(error instanceof UniqueViolation)) throw error;
     // Of concurrent insertions with one ID, or of two lines of an import.
     const isOther = error.field === 'id' && (await deps.users.findOne({ id: user.id }))?.email !== user.email;
     throw isOther ? ID_TAKEN() : authErrors.EMAIL_TAKEN();
   });
-  await announced.emit();
   return user;
 }
 
