@@ -7,12 +7,15 @@ import { applyChange } from '../semantics.js';
 import { DUPLICATE_KEY, type MongoCollection, translateUniqueViolation } from './connection.js';
 import { and, countableConditions, mongoField, toDocument, toFilter, toStored, toUpdate } from './query.js';
 
+/** The transaction of a write, if it is not alone. */
+type Within = { session?: mongodb.ClientSession };
+
 /** A write of one document. */
 export interface MongodbWrite extends Write {
   /** Resolves once the collection has its indexes, which a transaction cannot create. */
   indexed(): Promise<void>;
   /** Makes it. False if no document matches. */
-  make(session: mongodb.ClientSession): Promise<boolean>;
+  make(within: Within): Promise<boolean>;
 }
 
 /** The part of a collection that creates writes. */
@@ -24,20 +27,24 @@ export function mongodbWrites<T extends { id: string }>(
   const writing = (make: MongodbWrite['make']): MongodbWrite => ({
     collection: name,
     indexed,
-    make: (session) => translateUniqueViolation(name, make(session)),
+    make: (within) => translateUniqueViolation(name, make(within)),
   });
   return {
     inserting(doc) {
       const stored = toStored(doc);
-      return writing(async (session) => (await collection.insertOne(stored, { session })).acknowledged);
+      return writing(async (within) => (await collection.insertOne(stored, within)).acknowledged);
     },
 
     ensuring(doc) {
       const stored = toStored(doc);
       const same = ['id', ...unique].map(mongoField).map((field) => ({ [field]: stored[field] }));
       const options = { upsert: true };
-      return writing(async (session) => {
-        const update = collection.updateOne({ $or: same }, { $setOnInsert: stored }, { ...options, session });
+      return writing(async (within) => {
+        const update = collection.updateOne(
+          { $or: same },
+          { $setOnInsert: stored },
+          { ...options, ...within },
+        );
         return (await update.catch(repeatIfTaken)).acknowledged;
       });
     },
@@ -46,10 +53,10 @@ export function mongodbWrites<T extends { id: string }>(
       const filter = toFilter(where);
       const guards = countableConditions(change);
       const update = toUpdate(change);
-      return writing(async (session) => {
-        const { matchedCount } = await collection.updateOne(and(filter, ...guards), update, { session });
+      return writing(async (within) => {
+        const { matchedCount } = await collection.updateOne(and(filter, ...guards), update, within);
         if (matchedCount > 0 || guards.length === 0) return matchedCount > 0;
-        const uncounted = await collection.findOne(filter, { session });
+        const uncounted = await collection.findOne(filter, within);
         if (uncounted) applyChange(toDocument<T>(uncounted), change);
         return false;
       });
@@ -57,7 +64,7 @@ export function mongodbWrites<T extends { id: string }>(
 
     deleting(where) {
       const filter = toFilter(where);
-      return writing(async (session) => (await collection.deleteOne(filter, { session })).deletedCount > 0);
+      return writing(async (within) => (await collection.deleteOne(filter, within)).deletedCount > 0);
     },
   };
 }
@@ -76,21 +83,23 @@ function repeatIfTaken(error: { code?: unknown }): never {
 export async function commit(client: mongodb.MongoClient, writes: readonly MongodbWrite[]): Promise<Commit> {
   for (const { indexed } of writes) await indexed();
   const until = performance.now() + CALL_TIMEOUT_MS;
-  const makeAll = async (session: mongodb.ClientSession): Promise<Commit> => {
+  const makeAll = async (within: Within): Promise<Commit> => {
     // The caller has been told that there was no response.
     if (performance.now() >= until)
       throw new StoreUnavailable('MongoDB: too many conflicts between transactions');
     for (const write of writes) {
-      if (await write.make(session)) continue;
-      await session.abortTransaction();
+      if (await write.make(within)) continue;
+      await within.session?.abortTransaction();
       return { committed: false, unmet: write };
     }
     return { committed: true };
   };
   for (;;) {
     try {
+      // A single write is atomic by itself.
+      if (writes.length < 2) return await makeAll({});
       return await client.withSession((session) =>
-        session.withTransaction(() => makeAll(session), TRANSACTION),
+        session.withTransaction(() => makeAll({ session }), TRANSACTION),
       );
     } catch (error) {
       if (!(error instanceof Taken)) throw error;
