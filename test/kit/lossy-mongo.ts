@@ -6,7 +6,7 @@ const { MongoNetworkError } = mongodbPlugin.mongodb;
 /** A host's connection that loses the response to a write, which takes effect. */
 export interface LossyMongo {
   mongo: HostMongo;
-  /** Loses the response to the next commit that changes a document of this collection, or to its next `updateOne`. */
+  /** Loses the response to the next commit that changes a document of this collection. */
   lose(collection: string): void;
 }
 
@@ -25,25 +25,20 @@ export function lossyMongo(client: mongodb.MongoClient, uri: string): LossyMongo
         }
         return collection.updateOne(...args);
       },
-      async findOneAndUpdate(...args: Parameters<typeof collection.findOneAndUpdate>) {
-        const isLost = losing === collection.collectionName;
-        if (isLost) losing = undefined;
-        const response = await collection.findOneAndUpdate(...args);
-        if (isLost) throw new MongoNetworkError('connection closed');
-        return response;
-      },
     });
+  const lossyClient = override(client, {
+    withSession: (run: (session: mongodb.ClientSession) => Promise<unknown>) =>
+      client.withSession(async (session) => {
+        const outcome = await run(session);
+        if (lost.has(session)) throw new MongoNetworkError('connection closed');
+        return outcome;
+      }),
+  });
   return {
     mongo: {
-      client: override(client, {
-        withSession: (run: (session: mongodb.ClientSession) => Promise<unknown>) =>
-          client.withSession(async (session) => {
-            const outcome = await run(session);
-            if (lost.has(session)) throw new MongoNetworkError('connection closed');
-            return outcome;
-          }),
-      }),
+      client,
       db: override(db, {
+        client: lossyClient,
         collection: (...args: Parameters<typeof db.collection>) => lossy(db.collection(...args)),
       }),
     },

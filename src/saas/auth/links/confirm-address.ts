@@ -125,14 +125,14 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
     proof: AccountProof,
     source: RequestSource,
   ): Promise<{ passwordChanged: boolean } | null> => {
-    const { id, emailVerified } = user;
+    const { id, emailVerified, profileVersion = null } = user;
     const { precondition, passwordHash } = await verifyProof(user, proof, email, source);
     const passwordChanged = passwordHash !== undefined;
     const isChange = kind === 'change';
     const confirmed = { ...user, email, emailVerified: true };
     const outcome = await commit([
       users.changing(
-        { id, [`${kind}Hash`]: hash, emailVerified, suspendedAt: null, ...precondition },
+        { id, [`${kind}Hash`]: hash, emailVerified, profileVersion, suspendedAt: null, ...precondition },
         {
           set: {
             email,
