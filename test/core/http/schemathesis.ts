@@ -3,7 +3,6 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { PASSWORD, SECRETS } from '../../kit/app.js';
@@ -99,9 +98,14 @@ for (const [product, { open, document, credentials }] of Object.entries(PRODUCTS
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     t.teardown(() => child.kill());
-    const [output, [code]] = await Promise.all([text(child.stdout), once(child, 'close')]);
+    let output = '';
+    child.stdout.setEncoding('utf8').on('data', (part: string) => {
+      output += part;
+      // How far it is, in minutes without a result.
+      t.comment(part.trim().slice(0, 200));
+    });
+    const [code] = await once(child, 'close');
     t.equal(code, 0, output.slice(-6000));
-    t.comment(output.slice(-400));
     t.same(target.undocumented ?? [], []);
   });
 }
