@@ -99,12 +99,17 @@ export function testOptions(folder: string) {
 /** The code of an error. */
 export const errorOf = ({ body }: Pick<Answer, 'body'>): string | undefined => body?.error?.code;
 
+let reopened = 0;
+
 /** A complete backend on its own store; closes itself after the test. */
 export async function saasApp(
   t: Test,
   options: CreateServerOptions & { clock?: FakeClock; random?: CountedRandom; folder?: string } = {},
 ): Promise<SaasApp> {
-  const { clock = fakeClock(), random = countedRandom(), folder = temporaryFolder(t), ...given } = options;
+  const { clock = fakeClock(), folder = temporaryFolder(t), ...rest } = options;
+  // IDs of an earlier app on the same store are taken.
+  const seed = options.folder === undefined ? undefined : `app ${++reopened}`;
+  const { random = countedRandom(seed), ...given } = rest;
   const server = createServer({ ...testOptions(folder), clock, random, ...given });
   t.teardown(() => server.stop());
   checkAnswers(t, server.fastify, saasPaths(given));

@@ -3,7 +3,7 @@ import type { Random } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { CommitParts } from '../../core/ops/commit.js';
-import type { Announce, Emit, EventOf } from '../../core/ops/events.js';
+import type { EventOf } from '../../core/ops/events.js';
 import type { UnknownWritesRegistry } from '../../core/ops/unknown-writes.js';
 import type { PasswordPolicy } from '../../core/passwords/common.js';
 import type { Passwords } from '../../core/passwords/hasher.js';
@@ -29,7 +29,6 @@ export interface SessionDependencies {
   audit: Audit;
   commit: CommitParts;
   event: EventOf<AuthEvents>;
-  announceEvent: Announce<AuthEvents>;
   unknownWrites: UnknownWritesRegistry;
   clock: Clock;
   random: Random;
@@ -46,8 +45,6 @@ export interface SecondFactors extends Omit<FactorService, 'requiredFrom'> {
 export interface AuthDependencies extends SessionDependencies {
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
-  /** For events that were announced with the change, or that a repeated request may emit again. */
-  emit: Emit<AuthEvents>;
   foreignHashes: Pick<ForeignHashes, 'decoys' | 'remove'>;
   throttle: Pick<
     Throttle,

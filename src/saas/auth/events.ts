@@ -1,6 +1,4 @@
 import type { User } from '../../core/http/schemas.js';
-import { sha256 } from '../../core/kernel/secrets.js';
-import type { EventProof } from '../../core/ops/events.js';
 
 /** The events about accounts that a host application can subscribe to. */
 export interface AuthEvents {
@@ -19,33 +17,6 @@ export interface AuthEvents {
   /** Ended: one session (`local`), all but one (`others`), or all of them (`global`). */
   'session.revoked': { userId: string; scope: 'local' | 'others' | 'global'; sessionId?: string };
 }
-
-/** The ID of the events of a used link or a changed password, which is the same when the request is repeated. */
-export const eventIdOf = ({ usedLinkHash = '' }: { usedLinkHash?: string }): string =>
-  `evt_${sha256(`event ${usedLinkHash}`)}`;
-
-/** That the profile has this version. */
-export const proofOfProfile = (id: string, profileVersion: number): EventProof => ({
-  of: 'user',
-  id,
-  has: {},
-  reaches: { profileVersion },
-});
-
-/** That all sessions of earlier epochs have ended but one. */
-export const proofOfEpoch = (id: string, sessionEpoch: number, keptSession: string | null): EventProof => ({
-  of: 'user',
-  id,
-  has: { keptSession },
-  reaches: { sessionEpoch },
-});
-
-/** That a link was used, or a password changed. */
-export const proofOfUse = (id: string, usedLinkHash: string): EventProof => ({
-  of: 'user',
-  id,
-  has: { usedLinkHash },
-});
 
 export const AUTH_EVENTS: Record<keyof AuthEvents, true> = {
   'user.registered': true,

@@ -5,7 +5,7 @@ import type { Pages } from '../../core/http/pages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { SubscriptionSummary } from '../../core/http/schemas.js';
 import type { ListedAudit } from '../../core/ops/audit.js';
-import type { Announce, Emit, EventOf } from '../../core/ops/events.js';
+import type { EventOf } from '../../core/ops/events.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { SecondFactors } from './dependencies.js';
@@ -128,9 +128,7 @@ export interface AuthModuleOptions {
   mails: AccountMails;
   registrationAllowed(): Promise<boolean>;
   siteName(): Promise<string>;
-  emit: Emit<AuthEvents>;
   event: EventOf<AuthEvents>;
-  announceEvent: Announce<AuthEvents>;
   /** Absent if no encryption key is configured. */
   secondFactor?: { service: SecondFactors; challengeTokens: TokenKind } | undefined;
   /** Absent if sign-in by e-mail is not enabled. */
@@ -213,9 +211,7 @@ function createService(context: ModuleContext, sessions: Sessions, options: Auth
     mails: options.mails,
     registrationAllowed: options.registrationAllowed,
     siteName: options.siteName,
-    emit: options.emit,
     event: options.event,
-    announceEvent: options.announceEvent,
     hooks: options.hooks,
     secondFactors: secondFactor?.service,
     challenges:

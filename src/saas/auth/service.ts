@@ -40,8 +40,7 @@ export function createAuthService(deps: AuthServiceOptions) {
       ? createSecondFactorStep({ ...deps, ...signing, offerUnlock, secondFactors, challenges })
       : undefined;
   const { authenticate } = sessions;
-  const { sendVerification, resendVerification, verificationParts, finishVerification } =
-    createVerification(deps);
+  const { sendVerification, resendVerification, verificationParts } = createVerification(deps);
   const redeeming = { ...deps, passwordRules, authenticate, verificationParts };
   const { verifyEmail } = createAddressConfirmation(redeeming);
   const { sendReset, forgotPassword, resetPassword } = createPasswordReset(redeeming);
@@ -61,7 +60,7 @@ export function createAuthService(deps: AuthServiceOptions) {
     /** For sign-in with passkeys. */
     passkey: createPasskeySignIn({ ...deps, ...signing, registerUnverified, verifyEmail }),
     /** Absent if sign-in by e-mail is not enabled. */
-    emailLogin: deps.createEmailLogin?.({ ...deps, ...signing, secondFactorStep, finishVerification }),
+    emailLogin: deps.createEmailLogin?.({ ...deps, ...signing, secondFactorStep, verificationParts }),
     /** Absent if no encryption key for second factors is configured. */
     secondFactorStep,
     forgotPassword,

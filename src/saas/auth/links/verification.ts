@@ -2,7 +2,6 @@ import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import type { CommitPart } from '../../../core/ops/commit.js';
 import type { AuthDependencies } from '../dependencies.js';
-import { eventIdOf } from '../events.js';
 import { authLimits } from '../limits.js';
 import { isDisabled, type UserDocument } from '../store.js';
 import { newLinkToken, VERIFICATION_LINK_TTL_MS } from './link-tokens.js';
@@ -34,17 +33,6 @@ export function createVerification(deps: AuthDependencies) {
         deps.verificationRequired ? mails.welcome(user) : undefined,
         await event('user.verified', { userId: user.id, user: deps.presentUser(user) }),
       ];
-    },
-
-    /** Completes a verification that is stored. */
-    async finishVerification(user: UserDocument, { ip }: RequestSource) {
-      await Promise.all([
-        audit.record({ event: 'email.verified', subject: user.id, ip }),
-        throttle.trustOnly(user.email, ip),
-        deps.verificationRequired ? commit([mails.welcome(user)]) : undefined,
-      ]);
-      const verified = { id: eventIdOf(user), userId: user.id, user: deps.presentUser(user) };
-      await deps.emit('user.verified', verified);
     },
 
     /** Sends a new link to an unverified address, after the response, which is always the same. @throws RATE_LIMITED */

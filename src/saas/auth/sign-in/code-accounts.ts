@@ -1,9 +1,10 @@
 import type { RequestSource } from '../../../core/http/routes.js';
 import { AppError } from '../../../core/kernel/errors.js';
 import type { LinkUse } from '../../../core/ops/used-links.js';
+import type { Change } from '../../../core/storage/collection.js';
+import { applyChange } from '../../../core/storage/semantics.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
-import { eventIdOf, proofOfUse } from '../events.js';
 import type { Verification } from '../links/verification.js';
 import { ALL_LINK_FIELDS, FIRST_FACTOR, isDisabled, newUserDocument, type UserDocument } from '../store.js';
 import type { LoginCodeDocument } from './login-codes.js';
@@ -17,7 +18,7 @@ export type CodeAccounts = ReturnType<typeof createCodeAccounts>;
 export type CodeOutcome = { signedIn: SignedIn } | { refusal: AppError };
 
 export interface CodeAccountDependencies extends AuthDependencies, SignIn {
-  finishVerification: Verification['finishVerification'];
+  verificationParts: Verification['verificationParts'];
   secondFactorStep: SecondFactorStep | undefined;
 }
 
@@ -52,34 +53,27 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
     use: LinkUse,
     source: RequestSource,
   ): Promise<UserDocument | null> => {
-    const { id, email, passwordHash, passwordVersion, sessionEpoch } = user;
-    // Before the address is verified, so that a crash in between leaves nothing to the stranger.
-    await deps.signInMethods.forget(id);
-    const event = { id: eventIdOf(use), userId: id };
-    const proof = proofOfUse(id, use.usedLinkHash);
-    const verified = deps.presentUser({ ...user, emailVerified: true });
-    await deps.announceEvent('user.verified', { ...event, user: verified }, proof);
-    await deps.announceEvent('session.revoked', { ...event, scope: 'global' }, proof);
-    const taken = await users.updateOne(
-      { id, email, emailVerified: false, sessionEpoch, suspendedAt: null },
-      {
-        set: { emailVerified: true, usedLinkHash: use.usedLinkHash },
-        unset: ['passwordHash', ...ALL_LINK_FIELDS, 'usedLink', 'keptSession'],
-        inc: { passwordVersion: 1, sessionEpoch: 1 },
-      },
-    );
-    if (taken && passwordHash !== undefined)
-      await deps.commit([mails.passwordChanged(user, passwordVersion + 1, source)]);
-    if (taken) await deps.foreignHashes.remove(user);
+    const { id, email, passwordHash, passwordVersion, sessionEpoch, signInRevision = null } = user;
+    const change: Change<UserDocument> = {
+      set: { emailVerified: true, usedLinkHash: use.usedLinkHash },
+      unset: ['passwordHash', ...ALL_LINK_FIELDS, 'usedLink', 'keptSession'],
+      inc: { passwordVersion: 1, sessionEpoch: 1 },
+    };
+    const taken = applyChange(user, change);
+    const { committed } = await deps.commit([
+      users.changing(
+        { id, email, emailVerified: false, sessionEpoch, signInRevision, suspendedAt: null },
+        change,
+      ),
+      ...(await deps.verificationParts(taken, source)),
+      ...(await deps.signInMethods.removal(id)),
+      passwordHash === undefined ? undefined : mails.passwordChanged(user, passwordVersion + 1, source),
+      audit.entry({ event: 'account.taken-over', subject: id, ip: source.ip }),
+      await deps.event('session.revoked', { userId: id, scope: 'global' }),
+    ]);
+    if (!committed) return null;
+    await deps.foreignHashes.remove(user);
     return taken;
-  };
-
-  const finishTakeOver = async (user: UserDocument, source: RequestSource): Promise<void> => {
-    // Again, because a request of the stranger may have been under way.
-    await deps.signInMethods.forget(user.id);
-    await audit.record({ event: 'account.taken-over', subject: user.id, ip: source.ip });
-    await deps.finishVerification(user, source);
-    await deps.emit('session.revoked', { id: eventIdOf(user), userId: user.id, scope: 'global' });
   };
 
   /** The account with a verified address; a sign-in if it was created for it. @throws CODE_EXPIRED, and those of `register` */
@@ -103,7 +97,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
       if (user.emailVerified && !isTakenOver) return { user };
       const taken = isTakenOver ? user : await takeOver(user, use, source);
       if (!taken) continue;
-      await finishTakeOver(taken, source);
+      await throttle.trustOnly(email, source.ip);
       return { user: taken };
     }
   };

@@ -27,13 +27,10 @@ export function createAccountDeletion(deps: AuthDependencies & { credentials: Cr
   const completeDeletion = async (id: string, actor: Actor): Promise<void> => {
     await accountData.close(id);
     // Nothing is stored about a closed account any more, but sessions of sign-ins that are under way: those are invalid, and purged.
-    await Promise.all([
-      accountData.delete(id),
-      signInMethods.forget(id),
-      sessions.deleteMany({ userId: id }),
-    ]);
+    await Promise.all([accountData.delete(id), sessions.deleteMany({ userId: id })]);
     await commit([
       users.deleting({ id, deletingAt: { gt: 0 } }),
+      ...(await signInMethods.removal(id)),
       await event('user.deleted', { userId: id }),
       audit.entry({ event: 'user.deleted', subject: id, ...actor }),
     ]);
