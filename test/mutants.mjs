@@ -14,6 +14,7 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
+  chmodSync,
   cpSync,
   existsSync,
   mkdtempSync,
@@ -165,6 +166,8 @@ function changedFolders() {
 /** A copy of the build that can be changed, until this process ends. */
 function copyBuild() {
   const copy = mkdtempSync(join(tmpdir(), 'saas-backend-mutants-'));
+  // PostgreSQL, which root runs as another user, reaches its folder below.
+  chmodSync(copy, 0o711);
   process.once('exit', () => {
     for (const pid of groups) endGroup(pid);
     rmSync(copy, { recursive: true, force: true });
@@ -355,6 +358,7 @@ async function problemOf(copy, [configuration, event]) {
 async function program(copy, args, seconds, env) {
   // It also leaves its databases behind, of 300 MB each.
   const temporary = mkdtempSync(join(copy, 'tmp-'));
+  chmodSync(temporary, 0o711);
   const child = spawn(process.execPath, args, {
     cwd: copy,
     detached: true,

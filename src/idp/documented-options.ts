@@ -6,9 +6,9 @@ type Values = Required<IdpConfiguration>;
 /** The options of the identity provider. They take precedence over the environment. */
 export interface IdentityProviderOptions extends IdpRuntimeOptions {
   /**
-   * Database URI: sqlite:<path>, sqlite::memory:, mongodb://<hosts>/<name> or mongodb+srv://<host>/<name>. Variable:
-   * `IDP_DATABASE_URI`, or `IDP_DATABASE_URI_FILE` for the path of a file. Default: sqlite:./data/idp.db outside
-   * production, required in production.
+   * Database URI: sqlite:<path>, sqlite::memory:, postgres://<host>/<name>, mongodb://<hosts>/<name> or
+   * mongodb+srv://<host>/<name>. Variable: `IDP_DATABASE_URI`, or `IDP_DATABASE_URI_FILE` for the path of a file.
+   * Default: sqlite:./data/idp.db outside production, required in production.
    */
   databaseUri?: Values['databaseUri'];
   /**

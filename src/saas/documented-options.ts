@@ -6,9 +6,9 @@ type Values = Required<SaasConfiguration>;
 /** The options of the SaaS backend. They take precedence over the environment. */
 export interface SaasBackendOptions extends SaasRuntimeOptions {
   /**
-   * Database URI: sqlite:<path>, sqlite::memory:, mongodb://<hosts>/<name> or mongodb+srv://<host>/<name>. Variable:
-   * `DATABASE_URI`, or `DATABASE_URI_FILE` for the path of a file. Default: sqlite:./data/saas-backend.db outside
-   * production, required in production.
+   * Database URI: sqlite:<path>, sqlite::memory:, postgres://<host>/<name>, mongodb://<hosts>/<name> or
+   * mongodb+srv://<host>/<name>. Variable: `DATABASE_URI`, or `DATABASE_URI_FILE` for the path of a file. Default:
+   * sqlite:./data/saas-backend.db outside production, required in production.
    */
   databaseUri?: Values['databaseUri'];
   /**

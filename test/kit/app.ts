@@ -152,20 +152,20 @@ export async function saasApp(
 
 /** The application's store through a separate connection, as another process would open it. */
 export async function storeOf(t: Test, app: SaasApp): Promise<Store> {
-  return app.databaseUri.startsWith('sqlite:') ? openFile(t, app.file) : openAt(t, app.databaseUri);
+  return openAt(t, app.databaseUri);
 }
 
 const files = new WeakMap<Store, string>();
 
 /** A store in an SQLite file, until the end of the test. */
 export async function openFile(t: Test, file: string): Promise<Store> {
-  const store = await openAt(t, `sqlite:${file}`);
-  files.set(store, file);
-  return store;
+  return openAt(t, `sqlite:${file}`);
 }
 
-async function openAt(t: Test, uri: string): Promise<Store> {
+/** A store of any engine, until the end of the test. */
+export async function openAt(t: Test, uri: string): Promise<Store> {
   const store = await openStore(uri);
+  if (uri.startsWith('sqlite:')) files.set(store, uri.slice('sqlite:'.length));
   t.teardown(() => store.close());
   return store;
 }

@@ -6,7 +6,7 @@ import type { Server } from '../../src/core/server/assembly.js';
 import type { Store } from '../../src/core/storage/collection.js';
 import { type CreateIdentityServerOptions, createIdentityServer } from '../../src/idp/server.js';
 import { Agent, decodeEntities, type Page } from './agent.js';
-import { type Answer, basic, type Call, CHEAP, openFile, PASSWORD, parseJson } from './app.js';
+import { type Answer, basic, type Call, CHEAP, openAt, PASSWORD, parseJson } from './app.js';
 import { type FakeClock, fakeClock } from './clock.js';
 import { storeIn } from './engine.js';
 import { checkAnswers, idpPaths } from './openapi.js';
@@ -47,6 +47,7 @@ export interface IdpApp {
   readonly server: Server;
   readonly clock: FakeClock;
   readonly random: CountedRandom;
+  readonly databaseUri: string;
   /** The SQLite file. */
   readonly file: string;
   request(method: string, path: string, call?: IdpCall): Promise<Answer>;
@@ -141,6 +142,7 @@ export async function idpApp(t: Test, options: IdpAppOptions = {}): Promise<IdpA
     server,
     clock,
     random,
+    databaseUri: given.databaseUri ?? storeIn(folder, 'idp'),
     file: join(folder, 'idp.db'),
     request,
     admin,
@@ -181,8 +183,8 @@ export async function idpApp(t: Test, options: IdpAppOptions = {}): Promise<IdpA
 }
 
 /** The provider's store through a separate connection, as another process would open it. */
-export async function idpStore(t: Test, { file }: IdpApp): Promise<Store> {
-  return openFile(t, file);
+export async function idpStore(t: Test, { databaseUri }: IdpApp): Promise<Store> {
+  return openAt(t, databaseUri);
 }
 
 /** The address to which a client sends a browser. Public clients add a code challenge. */

@@ -13,7 +13,7 @@ import type { Credentials, IdpApp } from './idp.js';
 export const COMMAND_SOURCE = { ip: 'cli', isDisconnected: () => false };
 
 /** The role, through a connection of its own, as `idp operator` uses it. */
-export async function rolesOf(t: Test, idp: IdpApp, uri = `sqlite:${idp.file}`) {
+export async function rolesOf(t: Test, idp: IdpApp, uri = idp.databaseUri) {
   const store = await openStore(uri);
   t.teardown(() => store.close());
   const deps = { commit: createCommit(store), audit: SILENT_AUDIT, clock: idp.clock };

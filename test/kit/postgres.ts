@@ -1,7 +1,7 @@
 /** Starts a PostgreSQL server on loopback, from the binaries of a package: for the tests and the benchmark. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chownSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { chownSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -24,11 +24,18 @@ export interface PostgresServer {
 /** PostgreSQL does not run as root: then, this user owns its files and runs it. */
 const NOBODY = { uid: 65534, gid: 65534 };
 
-/** Without the output, which is the reason of a failure. */
-const READY = /database system is ready to accept connections/;
+const READY = /database system is ready to accept (?:read-only )?connections/;
 
-/** Starts a server with an empty database. @param settings as in postgresql.conf */
-export async function startPostgres(settings: Record<string, string> = {}): Promise<PostgresServer> {
+/**
+ * Starts a server with an empty database.
+ *
+ * @param settings as in postgresql.conf
+ * @param isStandby whether it waits to become a primary
+ */
+export async function startPostgres(
+  settings: Record<string, string> = {},
+  isStandby = false,
+): Promise<PostgresServer> {
   const owner = process.getuid?.() === 0 ? NOBODY : null;
   const folder = mkdtempSync(join(tmpdir(), 'postgres-'));
   const data = join(folder, 'data');
@@ -55,6 +62,7 @@ export async function startPostgres(settings: Record<string, string> = {}): Prom
       throw error;
     },
   );
+  if (isStandby) writeFileSync(join(data, 'standby.signal'), '');
   const port = await serverPort();
   const network = { listen_addresses: '127.0.0.1', unix_socket_directories: folder, port: String(port) };
   const parameters = Object.entries({ shared_buffers: '32MB', ...network, ...settings });

@@ -1,7 +1,7 @@
 /** The engines by the scheme of their URIs. */
 import { realpathSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { EngineModule } from './engine-module.js';
+import type { EngineModule } from './checked-store.js';
 import { postgresqlPlace, postgresqlUriProblem } from './postgresql/source.js';
 
 /** An engine, whose module with the driver is loaded on demand. */

@@ -174,7 +174,7 @@ const store = (file: string): Cases => ({
     'sqlite:',
     'sqlite:folder/',
     'sqlite://host/app.db',
-    `postgres://user:${CANARY}@db.example/app`,
+    `mysql://user:${CANARY}@db.example/app`,
     `mongodb://user:${CANARY}@db.example`,
   ],
 });

@@ -56,4 +56,23 @@ export default [
     replace: "w: 'majority', j: true,", by: 'w: 1, j: false,',
     tests: [['core/storage/mongodb', "a host's client is used and left open"]],
   },
+  {
+    name: 'PostgreSQL: a commit does not depend on the marker of the one before',
+    file: 'core/storage/postgresql/commits.ts', in: 'createCommits',
+    replace: 'WHERE held.marker = $2 RETURNING 1', by: 'WHERE $2::text IS NOT NULL RETURNING 1',
+    tests: [['core/storage/postgresql', 'a commit is made once, whenever its connection is lost']],
+  },
+  {
+    name: 'PostgreSQL: conditions are checked before the lock only', file: 'core/storage/postgresql/collection.ts',
+    in: 'postgresqlCollection',
+    replace: 'if (isKnown) return clause;',
+    by: "return { text: 'id = (SELECT id FROM ' + table + ' WHERE ' + clause.text + ' LIMIT 1)', values: clause.values };",
+    tests: [['core/storage/postgresql', 'postgresql: races']],
+  },
+  {
+    name: 'PostgreSQL: the server waits for a lock after the end of the call',
+    file: 'core/storage/postgresql/connection.ts', in: 'PRELUDE',
+    replace: "set_config('statement_timeout', $1, true)", by: '$1::text',
+    tests: [['core/storage/postgresql', 'what waits for a lock ends with its call and has no effect afterwards']],
+  },
 ];

@@ -12,6 +12,7 @@ import {
 } from '../../../src/core/storage/inspect.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { RequestBudget } from '../../../src/core/storage/request-budget.js';
+import { startPostgres } from '../../kit/postgres.js';
 import { gate, waitUntil } from '../../kit/wait.js';
 import { contract } from './contract.js';
 import { begin, type Thing, thing, things } from './kit.js';
@@ -59,7 +60,7 @@ await onPostgres((postgres) => {
     await all.insert(thing('1'));
     const { client, table } = await lock(t, postgres, uri, '1');
     const call = new RequestBudget(300).run(() => all.updateOne({ id: '1' }, { set: { at: 1 } }));
-    t.match(await t.rejects(call, StoreUnavailable), { mayHaveTakenEffect: true });
+    await t.rejects(call, StoreUnavailable);
     const other = await postgres.client(t);
     const waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1";
     await waitUntil('a lock', async () => (await other.query(waiting, [`%${table}%`])).rows.length === 0);
@@ -153,6 +154,22 @@ await onPostgres((postgres) => {
     t.strictSame(await Promise.all(waiting), [thing('1', { at: 1 }), { committed: true }]);
     t.equal(await all.count(), 3);
     await store.ready();
+  });
+
+  t.test('a program that starts at a standby waits until it is the primary', async (t) => {
+    if (!postgres.server) return;
+    const standby = await startPostgres({}, true);
+    t.teardown(() => standby.stop());
+    const opening = openStore(standby.uri);
+    const client = new pg.Client(standby.uri);
+    t.teardown(() => client.end());
+    await client.connect();
+    const program = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'saas-backend'";
+    await waitUntil('an attempt', async () => (await client.query(program)).rows.length > 0);
+    await client.query('SELECT pg_promote()');
+    const store = await opening;
+    t.teardown(() => store.close());
+    await things(store).insert(thing('1'));
   });
 
   t.test('a server that cannot be used is reported with its remedy', async (t) => {
@@ -255,12 +272,32 @@ async function lostConnections(t: Test, postgres: Postgres): Promise<void> {
   t.equal((await all.findOne({ id: '1' }))?.count, 5);
   proxy.next('lose the response', 'SELECT id, doc');
   t.equal((await all.findOne({ id: '1' }))?.count, 5, 'a read is repeated');
+
+  proxy.next('lose the response', '_commits');
+  proxy.close();
+  const unsettled = await t.rejects(
+    new RequestBudget(300).run(() => add('9')),
+    StoreUnavailable,
+  );
+  t.match(unsettled, { mayHaveTakenEffect: true }, 'without a server, the outcome remains unknown');
+  t.match(
+    await t.rejects(
+      new RequestBudget(300).run(() => add('10')),
+      StoreUnavailable,
+    ),
+    {
+      message: /ECONNREFUSED/,
+      mayHaveTakenEffect: false,
+    },
+  );
 }
 
 interface Proxy {
   port: number;
   /** Closes the connection at the next message that contains a text. `deliver` sends what was delayed, and waits for the end. */
   next(fault: Fault, text: string): { happened: Promise<unknown>; deliver(): Promise<void> };
+  /** Accepts no more connections. */
+  close(): void;
 }
 
 async function startProxy(t: Test, { hostname, port }: URL): Promise<Proxy> {
@@ -314,5 +351,6 @@ async function startProxy(t: Test, { hostname, port }: URL): Promise<Proxy> {
       armed = mine;
       return { happened, deliver: async () => await mine.delayed?.() };
     },
+    close: () => void server.close(),
   };
 }

@@ -27,6 +27,8 @@ interface Call {
   readonly leftMs: () => number;
   readonly isRead: boolean;
   hasEnded: boolean;
+  /** Whether a write was sent whose outcome is not known yet. */
+  mayHaveTakenEffect: boolean;
   /** The client that executes its statements now. */
   client?: PoolClient | undefined;
   /** Why it is being repeated. */
@@ -61,7 +63,7 @@ export class Connection {
    * @param step `read` runs a limited call; `send` has no time limit, because the creation of an index may take long
    */
   migrate(step: (read: Connection['read'], send: Send) => Promise<void>): Promise<void> {
-    const unlimited: Call = { leftMs: () => 0, isRead: false, hasEnded: false };
+    const unlimited: Call = { leftMs: () => 0, isRead: false, hasEnded: false, mayHaveTakenEffect: false };
     const begin = () =>
       step(
         (inner) => this.#limited(true, inner),
@@ -76,7 +78,7 @@ export class Connection {
   }
 
   #limited<R>(isRead: boolean, step: (send: Send) => Promise<R>): Promise<R> {
-    const call: Call = { leftMs: timeLeft(), isRead, hasEnded: false };
+    const call: Call = { leftMs: timeLeft(), isRead, hasEnded: false, mayHaveTakenEffect: false };
     const send: Send = (...statements) =>
       this.#send(call, String(Math.max(1, Math.ceil(call.leftMs()))), statements);
     return waitFor<R>(
@@ -96,6 +98,7 @@ export class Connection {
       throw noResponse('PostgreSQL', false);
     }
     call.client = client;
+    call.mayHaveTakenEffect = !call.isRead;
     client.on('error', ignore);
     const pipeline = new Pipeline([{ text: PRELUDE, values: [timeout] }, ...statements]);
     try {
@@ -119,6 +122,7 @@ async function repeat<R>(call: Call, step: () => Promise<R>): Promise<R> {
     } catch (error) {
       if (call.hasEnded || !isTransient(error)) throw error;
       call.problem = error;
+      call.mayHaveTakenEffect = false;
     }
     await pause(attempt);
   }
@@ -132,9 +136,9 @@ export async function pause(attempt: number): Promise<void> {
 /** Ends a call whose time is over. A connection that still executes it is closed. */
 function giveUp(call: Call): unknown {
   call.hasEnded = true;
-  if (!call.client) return call.problem ?? noResponse('PostgreSQL', false);
   release(call, true);
-  return noResponse('PostgreSQL', !call.isRead);
+  const isKnown = call.problem !== undefined && !call.mayHaveTakenEffect;
+  return isKnown ? call.problem : noResponse('PostgreSQL', call.mayHaveTakenEffect);
 }
 
 function release(call: Call, isBroken = false): void {

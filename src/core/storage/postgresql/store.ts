@@ -2,10 +2,9 @@
 import { performance } from 'node:perf_hooks';
 import { systemRandom } from '../../kernel/secrets.js';
 import { CALL_TIMEOUT_MS } from '../calls.js';
-import { checkedStore } from '../checked-store.js';
+import { checkedStore, type EngineModule } from '../checked-store.js';
 import type { Shape } from '../checks.js';
 import { type Collection, type Store, StoreUnavailable } from '../collection.js';
-import type { EngineModule } from '../engine-module.js';
 import { postgresqlCollection } from './collection.js';
 import { createCommits, type PostgresqlWrite } from './commits.js';
 import { Connection, type Send } from './connection.js';

@@ -1,7 +1,7 @@
 /** What the engine does with a URI. */
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { EngineModule } from '../engine-module.js';
+import type { EngineModule } from '../checked-store.js';
 import { loadDriver } from './driver.js';
 import { tryDatabaseFile } from './file.js';
 import { openSqlite, readSqliteCollection, sqliteCollectionNames, tryDatabase } from './store.js';
