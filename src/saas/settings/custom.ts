@@ -21,11 +21,14 @@ export interface DescribedSettings {
 
 const ENCRYPTION_INTERVAL_SECONDS = 60;
 
-export type CustomSettingsContext = Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'jobs'>;
+export type CustomSettingsContext = Pick<
+  ModuleContext,
+  'store' | 'commit' | 'audit' | 'clock' | 'random' | 'jobs'
+>;
 
 /** @param keys the encryption keys, the current one first */
 export function createCustomSettings(
-  { store, audit, clock, random }: CustomSettingsContext,
+  { store, commit, audit, clock, random }: CustomSettingsContext,
   { definitions, keys }: { definitions: CustomSettings; keys: readonly string[] },
 ) {
   const encryption = createEncryption({
@@ -39,7 +42,7 @@ export function createCustomSettings(
   const document = createVersionedDocument<CustomSettingsDocument>(
     customSettingsCollection(store),
     defaults,
-    clock,
+    { commit, clock },
   );
   const entries = Object.entries(definitions);
   const plain = entries.filter(([, { secret }]) => !secret);
@@ -106,7 +109,7 @@ export function createCustomSettings(
     ): Promise<DescribedSettings> {
       const details = problemsOf(definitions, values);
       if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
-      const { before, after } = await document.update(version, (stored) => {
+      const change = (stored: CustomSettingsDocument) => {
         const changed = { values: { ...stored.values }, secrets: { ...stored.secrets } };
         for (const [name, value] of Object.entries(values)) {
           const { secret } = definitions[name] ?? {};
@@ -115,11 +118,12 @@ export function createCustomSettings(
           else changed.values[name] = value as CustomValue;
         }
         return changed;
+      };
+      const after = await document.update(version, change, (before, changed) => {
+        const detail = describeChange(definitions, before, changed);
+        if (detail === null) return undefined;
+        return audit.entry({ event: 'settings.custom-changed', ...auditActor(operator), detail });
       });
-      const detail = describeChange(definitions, before, after);
-      if (detail !== null) {
-        await audit.record({ event: 'settings.custom-changed', ...auditActor(operator), detail });
-      }
       return view(after);
     },
 

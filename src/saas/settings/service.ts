@@ -7,11 +7,11 @@ import { createVersionedDocument } from './versioned.js';
 /** Settings of the whole installation. */
 export type SettingsService = ReturnType<typeof createSettingsService>;
 
-export function createSettingsService({ store, audit, clock }: ModuleContext) {
+export function createSettingsService({ store, commit, audit, clock }: ModuleContext) {
   const document = createVersionedDocument<SettingsDocument>(
     settingsCollection(store),
     { id: 'global', ...DEFAULTS },
-    clock,
+    { commit, clock },
   );
 
   return {
@@ -21,14 +21,17 @@ export function createSettingsService({ store, audit, clock }: ModuleContext) {
 
     /** Changes the given settings if the stored version is the one in `patch`. @throws VERSION_CONFLICT */
     async update({ version, ...changes }: SettingsPatch, operator: Operator): Promise<VersionedSettings> {
-      const { before, after } = await document.update(version, () => changes);
       const names = Object.keys(changes) as (keyof typeof changes)[];
       const values = (of: VersionedSettings) => Object.fromEntries(names.map((name) => [name, of[name]]));
-      if (names.some((name) => before[name] !== after[name])) {
-        const detail = changeDetail(values(before), values(after));
-        await audit.record({ event: 'settings.changed', ...auditActor(operator), detail });
-      }
-      return after;
+      return document.update(
+        version,
+        () => changes,
+        (before, after) => {
+          if (names.every((name) => before[name] === after[name])) return undefined;
+          const detail = changeDetail(values(before), values(after));
+          return audit.entry({ event: 'settings.changed', ...auditActor(operator), detail });
+        },
+      );
     },
   };
 }

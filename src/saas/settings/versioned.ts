@@ -1,6 +1,8 @@
 import type { Clock } from '../../core/kernel/clock.js';
 import { httpErrors } from '../../core/kernel/errors.js';
-import { nullIfTaken } from '../../core/storage/collection.js';
+import type { CommitParts, Effect } from '../../core/ops/commit.js';
+import { type Change, type Collection, nullIfTaken } from '../../core/storage/collection.js';
+import { applyChange } from '../../core/storage/semantics.js';
 
 const versionConflict = () =>
   httpErrors.VERSION_CONFLICT({
@@ -14,33 +16,24 @@ interface VersionedDocument {
   version: number;
 }
 
-/** The part of a collection in use. */
-interface Documents<T extends VersionedDocument> {
-  findOne(where: { id: T['id'] }): Promise<T | null>;
-  insert(document: T): Promise<void>;
-  updateOne(
-    where: { id: T['id']; version: number },
-    change: { set: Partial<T>; inc: { version: 1 } },
-  ): Promise<T | null>;
-}
-
 /**
  * Settings in one document, of which every process has a copy that is at most one second old.
  * @param defaults the document until the first change, in version 0, which is not stored
  */
 export function createVersionedDocument<T extends VersionedDocument>(
-  documents: Documents<T>,
+  collection: Collection<T>,
   defaults: T,
-  clock: Clock,
+  { commit, clock }: { commit: CommitParts; clock: Clock },
 ) {
-  const { id } = defaults as { id: T['id'] };
+  const { id } = defaults;
+  const documents = collection as unknown as Collection<VersionedDocument>;
   let latest: { document: T; at: number } | undefined;
 
   const updateCache = (document: T): T => {
     latest = { document, at: clock.now() };
     return document;
   };
-  const readStored = async (): Promise<T> => (await documents.findOne({ id })) ?? defaults;
+  const readStored = async (): Promise<T> => ((await documents.findOne({ id })) as T | null) ?? defaults;
   const cached = () =>
     latest && Math.abs(clock.now() - latest.at) < MAX_AGE_MS ? latest.document : undefined;
 
@@ -57,22 +50,25 @@ export function createVersionedDocument<T extends VersionedDocument>(
     },
 
     /**
-     * Changes the fields that `change` returns if the stored version is `version`, and increments it.
-     * @throws VERSION_CONFLICT, and what `change` throws
+     * Changes the fields that `valuesOf` returns if the stored version is `version`, and increments it.
+     *
+     * @param recordOf what is stored in the same commit
+     * @throws VERSION_CONFLICT, and what `valuesOf` throws
      */
-    async update(version: number, change: (before: T) => Partial<T>): Promise<{ before: T; after: T }> {
+    async update(
+      version: number,
+      valuesOf: (before: T) => Partial<Omit<T, 'id' | 'version'>>,
+      recordOf?: (before: T, after: T) => Effect | undefined,
+    ): Promise<T> {
       const before = await readStored();
       if (before.version !== version) throw versionConflict();
-      const set = change(before);
-      const first = { ...defaults, ...set, version: 1 };
-      const after =
-        version === 0
-          ? await documents.insert(first).then(() => first, nullIfTaken)
-          : await documents.updateOne({ id, version }, { set, inc: { version: 1 } });
-      if (!after) throw versionConflict();
+      const change: Change<VersionedDocument> = { set: valuesOf(before), inc: { version: 1 } };
+      const after = applyChange(before, change as Change<T>);
+      const write = version === 0 ? documents.inserting(after) : documents.changing({ id, version }, change);
+      const outcome = await commit([write, recordOf?.(before, after)]).catch(nullIfTaken);
+      if (!outcome?.committed) throw versionConflict();
       // Before the next `await`, so that this change cannot overwrite a later one in the cache.
-      updateCache(after);
-      return { before, after };
+      return updateCache(after);
     },
   };
 }

@@ -2,9 +2,11 @@ import { toTimestamp } from '../../core/http/schemas.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { type Audit, auditActor, type Operator } from '../../core/ops/audit.js';
-import type { Page } from '../../core/storage/collection.js';
+import type { CommitParts } from '../../core/ops/commit.js';
+import type { Change, Page, Where } from '../../core/storage/collection.js';
 import { firstPagesOf, readPage } from '../../core/storage/pages.js';
 import { webhookErrors } from './errors.js';
+import { refusal, resuming } from './health.js';
 import type { DeliveryDetail, DeliveryStatus, DeliveryView } from './schemas.js';
 import type { Deliveries, DeliveryDocument, Endpoints } from './store.js';
 
@@ -25,9 +27,10 @@ export type DeliveryService = ReturnType<typeof createDeliveryService>;
 export interface DeliveryServiceDependencies {
   endpoints: Endpoints;
   deliveries: Deliveries;
+  commit: CommitParts;
   /** Called when there is something to send. */
   wake(): void;
-  audit: Pick<Audit, 'record'>;
+  audit: Pick<Audit, 'entry'>;
   clock: Clock;
 }
 
@@ -49,22 +52,16 @@ function viewOf(delivery: DeliveryDocument): DeliveryView {
 }
 
 export function createDeliveryService(deps: DeliveryServiceDependencies) {
-  const { endpoints, deliveries, wake, audit, clock } = deps;
+  const { endpoints, deliveries, commit, wake, audit, clock } = deps;
 
-  /** @throws NOT_FOUND, ENDPOINT_DISABLED */
-  const openEndpoint = async (id: string): Promise<void> => {
-    const endpoint = await endpoints.findOne({ id });
-    if (!endpoint) throw httpErrors.NOT_FOUND();
-    if (endpoint.disabledAt !== undefined) throw webhookErrors.ENDPOINT_DISABLED();
-    await endpoints.updateOne({ id }, { unset: ['pausedUntil'] });
-  };
-
-  /** Makes a delivery pending again; `null` if it is, or was attempted since. */
-  const queue = ({ id, attempts }: DeliveryDocument) =>
-    deliveries.updateOne(
-      { id, attempts, dueAt: null },
-      { set: { status: 'pending', dueAt: clock.now(), scheduledFrom: attempts }, unset: ['endedAt'] },
-    );
+  /** Makes a delivery pending again, unless it is, or was attempted since. */
+  const requeued = ({
+    id,
+    attempts,
+  }: DeliveryDocument): [Where<DeliveryDocument>, Change<DeliveryDocument>] => [
+    { id, attempts, dueAt: null },
+    { set: { status: 'pending', dueAt: clock.now(), scheduledFrom: attempts }, unset: ['endedAt'] },
+  ];
 
   const read = async (id: string): Promise<DeliveryDocument> => {
     const delivery = await deliveries.findOne({ id });
@@ -72,8 +69,8 @@ export function createDeliveryService(deps: DeliveryServiceDependencies) {
     return delivery;
   };
 
-  const record = (by: Operator, detail: string) =>
-    audit.record({ event: 'webhook.resent', ...auditActor(by), detail });
+  const entry = (by: Operator, detail: string) =>
+    audit.entry({ event: 'webhook.resent', ...auditActor(by), detail });
 
   return {
     /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
@@ -107,23 +104,30 @@ export function createDeliveryService(deps: DeliveryServiceDependencies) {
     /** Sends a completed delivery again, with the same ID and body. @throws NOT_FOUND, DELIVERY_PENDING, ENDPOINT_DISABLED */
     async resend(id: string, by: Operator) {
       const delivery = await read(id);
-      await openEndpoint(delivery.endpointId);
-      if (!(await queue(delivery))) throw webhookErrors.DELIVERY_PENDING();
-      await record(by, id);
+      const queued = deliveries.changing(...requeued(delivery));
+      const outcome = await commit([resuming(endpoints, delivery.endpointId), queued, entry(by, id)]);
+      if (!outcome.committed)
+        throw outcome.unmet === queued
+          ? webhookErrors.DELIVERY_PENDING()
+          : await refusal(endpoints, delivery.endpointId);
       wake();
     },
 
     /** The same for the oldest 1,000 failed ones of an endpoint. Returns their number. @throws NOT_FOUND, ENDPOINT_DISABLED */
     async resendFailed(endpointId: string, by: Operator): Promise<number> {
-      await openEndpoint(endpointId);
-      let count = 0;
+      const failed: DeliveryDocument[] = [];
       const where = { endpointId, status: 'failed' } as const;
-      // Together, so that their writes share commits.
       for await (const items of firstPagesOf(deliveries, { where, sort: 'createdAt' }, MAX_RESENT))
-        count += (await Promise.all(items.map(queue))).filter((queued) => queued !== null).length;
-      if (count > 0) await record(by, `${endpointId}: ${count}`);
+        failed.push(...items);
+      const { committed } = await commit([
+        resuming(endpoints, endpointId),
+        failed.length > 0 ? entry(by, `${endpointId}: ${failed.length}`) : undefined,
+      ]);
+      if (!committed) throw await refusal(endpoints, endpointId);
+      // After the commit, because they are too many for a transaction. What a crash leaves is sent by the next request.
+      const queued = await Promise.all(failed.map((one) => deliveries.changeOne(...requeued(one))));
       wake();
-      return count;
+      return queued.filter(Boolean).length;
     },
   };
 }

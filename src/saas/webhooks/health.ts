@@ -1,7 +1,9 @@
 import { isUnexpired, MINUTE } from '../../core/kernel/clock.js';
-import type { Where } from '../../core/storage/collection.js';
+import { type AppError, httpErrors } from '../../core/kernel/errors.js';
+import type { Where, Write } from '../../core/storage/collection.js';
+import { webhookErrors } from './errors.js';
 import { FAILURE_LIMIT_MS, MAX_DELAY_MS, pauseMs } from './schedule.js';
-import type { Deliveries, EndpointDocument, WebhookDependencies } from './store.js';
+import type { Deliveries, EndpointDocument, Endpoints, WebhookDependencies } from './store.js';
 
 /** Whether endpoints answer: one that does not is paused, and disabled after three days. */
 export type EndpointHealth = ReturnType<typeof createEndpointHealth>;
@@ -41,8 +43,16 @@ export async function failPending(
   }
 }
 
+/** Ends the pause of an endpoint, which is for attempts that no request waits for. Unmet if it is disabled or removed. */
+export const resuming = (endpoints: Endpoints, id: string): Write =>
+  endpoints.changing({ id, disabledAt: null }, { unset: ['pausedUntil'] });
+
+/** Why an endpoint cannot be resumed. */
+export const refusal = async (endpoints: Endpoints, id: string): Promise<AppError> =>
+  (await endpoints.findOne({ id })) ? webhookErrors.ENDPOINT_DISABLED() : httpErrors.NOT_FOUND();
+
 export function createEndpointHealth(deps: WebhookDependencies) {
-  const { endpoints, deliveries, audit, clock, log } = deps;
+  const { endpoints, deliveries, commit, audit, clock, log } = deps;
 
   const disable = async (
     { id, url, version }: EndpointDocument,
@@ -53,11 +63,14 @@ export function createEndpointHealth(deps: WebhookDependencies) {
     const set = { disabledAt: now, disabledReason: reason };
     // The operator may have changed it since.
     const where = { id, version, disabledAt: null, ...further };
-    if (!(await endpoints.updateOne(where, { set, inc: { version: 1 } }))) return;
-    await failPending(deliveries, { endpointId: id, now });
+    const { committed } = await commit([
+      endpoints.changing(where, { set, inc: { version: 1 } }),
+      audit.entry({ event: 'webhook.disabled', ip: 'local', detail: `${id}: ${reason}` }),
+    ]);
+    if (!committed) return;
     // The path can contain a secret.
     log.warn({ endpoint: id, host: new URL(url).host, reason }, 'an endpoint of webhooks was disabled');
-    await audit.record({ event: 'webhook.disabled', ip: 'local', detail: `${id}: ${reason}` });
+    await failPending(deliveries, { endpointId: id, now });
   };
 
   return {

@@ -31,6 +31,7 @@ export interface WebhooksModuleOptions {
 export function createWebhooksModule(
   {
     store,
+    commit,
     jobs,
     clock,
     random,
@@ -38,7 +39,10 @@ export function createWebhooksModule(
     metrics,
     audit,
     accountData,
-  }: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics' | 'audit' | 'accountData'>,
+  }: Pick<
+    ModuleContext,
+    'store' | 'commit' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics' | 'audit' | 'accountData'
+  >,
   { names, reach, keys, wasMade, lookup }: WebhooksModuleOptions,
 ) {
   const endpoints = endpointCollection(store);
@@ -54,7 +58,7 @@ export function createWebhooksModule(
     sender.notify();
     void jobs.runNow('webhooks');
   };
-  const base = { endpoints, deliveries, encryption, wake, audit, clock, random, log };
+  const base = { endpoints, deliveries, commit, encryption, wake, audit, clock, random, log };
   const sender = createSender({
     ...base,
     health: createEndpointHealth(base),

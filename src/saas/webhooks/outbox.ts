@@ -69,17 +69,11 @@ export function createWebhookOutbox(deps: WebhookOutboxDependencies) {
     return receivers;
   };
 
-  /** A concurrent removal of the endpoint either finds the delivery or is found here. */
-  const insert = async (delivery: DeliveryDocument): Promise<void> => {
-    if ((await deliveries.insert(delivery).then(() => true, nullIfTaken)) === null) return;
-    const endpoint = await endpoints.findOne({ id: delivery.endpointId });
-    if (!endpoint || endpoint.disabledAt !== undefined) await deliveries.deleteOne({ id: delivery.id });
-  };
-
   const deliver = async (name: string, event: StoredEvent, until?: number): Promise<void> => {
     const receivers = await receiversOf(name, until);
     const now = clock.now();
-    await Promise.all(receivers.map(({ id }) => insert(newDelivery(name, event, { endpointId: id, now }))));
+    const recorded = receivers.map(({ id }) => newDelivery(name, event, { endpointId: id, now }));
+    await Promise.all(recorded.map((delivery) => deliveries.insert(delivery).catch(nullIfTaken)));
     if (receivers.length > 0) wake();
   };
 

@@ -6,7 +6,12 @@ import { pagesOf } from '../../core/storage/pages.js';
 import { type EndpointHealth, failPending } from './health.js';
 import { delayAfter, MAX_DELAY_MS, readRetryAfter } from './schedule.js';
 import { openSecrets, signatureHeaders } from './signing.js';
-import type { DeliveryDocument, EndpointDocument, WebhookDependencies } from './store.js';
+import {
+  type DeliveryDocument,
+  ENDPOINT_PREFIX,
+  type EndpointDocument,
+  type WebhookDependencies,
+} from './store.js';
 
 /**
  * Sends deliveries, each at least once. An attempt increments `attempts` in one conditional update, and stores its result only if that
@@ -232,11 +237,23 @@ export function createSender(deps: SenderDependencies) {
     if (failures.length > 0) throw failures[0];
   };
 
-  /** What a request that has disabled an endpoint has left pending. */
-  const failDisabled = async (): Promise<void> => {
-    for await (const items of pagesOf(endpoints, { sort: 'createdAt' }))
-      for (const { id, disabledAt } of items)
-        if (disabledAt !== undefined) await failPending(deliveries, { endpointId: id, now: clock.now() });
+  /** Ends what is left of endpoints that were disabled or removed, also by events that were recorded meanwhile. */
+  const endUnsendable = async (): Promise<void> => {
+    const now = clock.now();
+    const ids: string[] = [];
+    for await (const items of pagesOf(endpoints, { sort: 'createdAt' })) {
+      for (const { id, disabledAt } of items) {
+        ids.push(id);
+        if (disabledAt !== undefined) await failPending(deliveries, { endpointId: id, now });
+      }
+    }
+    // Between two endpoints that follow each other, the IDs are of removed ones, or of one that was added since.
+    const createdAt = { lt: now - HOUR };
+    let gt = ENDPOINT_PREFIX;
+    for (const lt of [...ids.sort(), `${ENDPOINT_PREFIX}~`]) {
+      await deliveries.deleteMany({ endpointId: { gt, lt }, createdAt });
+      gt = lt;
+    }
   };
 
   const outdated = () => ({ createdAt: { lt: clock.now() - RETENTION_MS } });
@@ -247,7 +264,7 @@ export function createSender(deps: SenderDependencies) {
       purge: {
         everySeconds: HOUR / SECOND,
         async run({ signal }) {
-          await failDisabled();
+          await endUnsendable();
           return purgeMatching(deliveries, { where: outdated(), sort: 'createdAt', signal });
         },
         countBacklog: (limit) => deliveries.count(outdated(), limit),

@@ -8,11 +8,11 @@ import type { Reach } from '../../core/outbound/request.js';
 import type { Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { webhookErrors } from './errors.js';
-import { failPending } from './health.js';
+import { failPending, refusal, resuming } from './health.js';
 import { newDelivery } from './outbox.js';
 import type { EndpointState, EndpointView } from './schemas.js';
 import { newSecret, PREVIOUS_SECRET_MS } from './signing.js';
-import type { EndpointDocument, WebhookDependencies } from './store.js';
+import { ENDPOINT_PREFIX, type EndpointDocument, type WebhookDependencies } from './store.js';
 
 /** What the operator writes. */
 export interface EndpointInput {
@@ -55,7 +55,7 @@ const stateOf = ({ disabledAt, failingSince }: EndpointDocument): EndpointState 
   disabledAt !== undefined ? 'disabled' : failingSince !== undefined ? 'failing' : 'enabled';
 
 export function createEndpointService(deps: EndpointServiceDependencies) {
-  const { endpoints, deliveries, names, reach, encryption, wake, audit, clock, random } = deps;
+  const { endpoints, deliveries, commit, names, reach, encryption, wake, audit, clock, random } = deps;
 
   const read = async (id: string): Promise<EndpointDocument> => {
     const endpoint = await endpoints.findOne({ id });
@@ -92,8 +92,8 @@ export function createEndpointService(deps: EndpointServiceDependencies) {
     }
   };
 
-  const record = (event: string, id: string, by: Operator, detail?: string) =>
-    audit.record({
+  const entry = (event: string, id: string, by: Operator, detail?: string) =>
+    audit.entry({
       event: `webhook.${event}`,
       ...auditActor(by),
       detail: detail === undefined ? id : `${id} ${detail}`,
@@ -132,7 +132,7 @@ export function createEndpointService(deps: EndpointServiceDependencies) {
       if ((await endpoints.count({}, MAX_ENDPOINTS)) >= MAX_ENDPOINTS)
         throw webhookErrors.TOO_MANY_ENDPOINTS();
       const secret = newSecret(random);
-      const id = newId('whe_', clock, random);
+      const id = newId(ENDPOINT_PREFIX, clock, random);
       const endpoint: EndpointDocument = {
         id,
         url: input.url,
@@ -142,8 +142,10 @@ export function createEndpointService(deps: EndpointServiceDependencies) {
         createdAt: clock.now(),
         version: 1,
       };
-      await endpoints.insert(endpoint);
-      await record('endpoint-created', id, by, JSON.stringify(shown(input)));
+      await commit([
+        endpoints.inserting(endpoint),
+        entry('endpoint-created', id, by, JSON.stringify(shown(input))),
+      ]);
       return { endpoint: view(endpoint), secret };
     },
 
@@ -167,9 +169,11 @@ export function createEndpointService(deps: EndpointServiceDependencies) {
             : (['failingSince', 'lastFailure', 'unanswered', 'pausedUntil'] as const)),
         ],
       };
-      if (!(await endpoints.updateOne({ id, version: before.version }, change)))
-        throw httpErrors.VERSION_CONFLICT();
-      await record('endpoint-changed', id, by, changeDetail(shown(before), shown(input)));
+      const { committed } = await commit([
+        endpoints.changing({ id, version: before.version }, change),
+        entry('endpoint-changed', id, by, changeDetail(shown(before), shown(input))),
+      ]);
+      if (!committed) throw httpErrors.VERSION_CONFLICT();
       wake();
     },
 
@@ -179,59 +183,68 @@ export function createEndpointService(deps: EndpointServiceDependencies) {
       const secret = newSecret(random);
       const set = { secret: encryption.encrypt(id, secret) };
       const previous = { previousSecret: old, previousSecretUntil: clock.now() + PREVIOUS_SECRET_MS };
-      const rotated = await endpoints.updateOne(
-        { id, version },
-        atOnce
-          ? { set, unset: ['previousSecret', 'previousSecretUntil'], inc: { version: 1 } }
-          : { set: { ...set, ...previous }, inc: { version: 1 } },
-      );
-      if (!rotated) throw httpErrors.VERSION_CONFLICT();
-      await record('secret-rotated', id, by, atOnce ? 'at once' : undefined);
+      const { committed } = await commit([
+        endpoints.changing(
+          { id, version },
+          atOnce
+            ? { set, unset: ['previousSecret', 'previousSecretUntil'], inc: { version: 1 } }
+            : { set: { ...set, ...previous }, inc: { version: 1 } },
+        ),
+        entry('secret-rotated', id, by, atOnce ? 'at once' : undefined),
+      ]);
+      if (!committed) throw httpErrors.VERSION_CONFLICT();
       return secret;
     },
 
     /** Ends what is pending. @throws NOT_FOUND */
     async disable(id: string, by: Operator) {
-      await read(id);
       const now = clock.now();
-      const change = { set: { disabledAt: now }, inc: { version: 1 } };
-      if (await endpoints.updateOne({ id, disabledAt: null }, change))
-        await record('endpoint-disabled', id, by);
+      const { committed } = await commit([
+        endpoints.changing({ id, disabledAt: null }, { set: { disabledAt: now }, inc: { version: 1 } }),
+        entry('endpoint-disabled', id, by),
+      ]);
+      if (!committed) await read(id);
       // The job continues, if there are more.
       await failPending(deliveries, { endpointId: id, now, batches: 5 });
     },
 
     /** @throws NOT_FOUND */
     async enable(id: string, by: Operator) {
-      await read(id);
-      const enabled = await endpoints.updateOne(
-        { id, disabledAt: { gt: 0 } },
-        {
-          unset: ['disabledAt', 'disabledReason', 'failingSince', 'lastFailure', 'unanswered', 'pausedUntil'],
-          inc: { version: 1 },
-        },
-      );
-      if (enabled) await record('endpoint-enabled', id, by);
+      const { committed } = await commit([
+        endpoints.changing(
+          { id, disabledAt: { gt: 0 } },
+          {
+            unset: [
+              ...(['disabledAt', 'disabledReason', 'failingSince', 'lastFailure'] as const),
+              ...(['unanswered', 'pausedUntil'] as const),
+            ],
+            inc: { version: 1 },
+          },
+        ),
+        entry('endpoint-enabled', id, by),
+      ]);
+      if (!committed) await read(id);
     },
 
     /** With all its deliveries. @throws NOT_FOUND */
     async remove(id: string, by: Operator) {
-      if (!(await endpoints.deleteOne({ id }))) throw httpErrors.NOT_FOUND();
+      const { committed } = await commit([endpoints.deleting({ id }), entry('endpoint-removed', id, by)]);
+      if (!committed) throw httpErrors.NOT_FOUND();
+      // The job removes what a crash leaves, and those of events that are recorded meanwhile.
       await deliveries.deleteMany({ endpointId: id });
-      await record('endpoint-removed', id, by);
     },
 
     /** Sends the event `webhook.test`; returns the ID of the delivery. @throws NOT_FOUND, ENDPOINT_DISABLED */
     async sendTest(id: string, by: Operator): Promise<string> {
-      const { disabledAt } = await read(id);
-      if (disabledAt !== undefined) throw webhookErrors.ENDPOINT_DISABLED();
       const now = clock.now();
       const event = { id: newId('evt_', clock, random), at: toTimestamp(now), endpointId: id };
       const delivery = newDelivery(TEST_EVENT, event, { endpointId: id, now });
-      await deliveries.insert(delivery);
-      // A pause is for attempts that no request waits for.
-      await endpoints.updateOne({ id }, { unset: ['pausedUntil'] });
-      await record('tested', id, by);
+      const { committed } = await commit([
+        resuming(endpoints, id),
+        deliveries.inserting(delivery),
+        entry('tested', id, by),
+      ]);
+      if (!committed) throw await refusal(endpoints, id);
       wake();
       return delivery.id;
     },

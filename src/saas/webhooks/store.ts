@@ -2,6 +2,7 @@ import type { Clock } from '../../core/kernel/clock.js';
 import type { Encryption } from '../../core/kernel/encryption.js';
 import type { Random } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
+import type { CommitParts } from '../../core/ops/commit.js';
 import type { JobLog } from '../../core/ops/jobs.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
 import type { DeliveryStatus } from './schemas.js';
@@ -34,6 +35,9 @@ export interface EndpointDocument {
   /** No attempts are made until then, because the last one got no answer. */
   pausedUntil?: number;
 }
+
+/** Of the IDs of endpoints. */
+export const ENDPOINT_PREFIX = 'whe_';
 
 export type Endpoints = Collection<EndpointDocument>;
 
@@ -120,6 +124,7 @@ export const intentCollection = (store: Store): Intents =>
 export interface WebhookDependencies {
   endpoints: Endpoints;
   deliveries: Deliveries;
+  commit: CommitParts;
   encryption: Encryption;
   /** Called when there is something to send. */
   wake(): void;

@@ -3,6 +3,7 @@ import { Timestamp, toTimestamp, toTimestampOrNull } from '../../core/http/schem
 import { type Clock, DAY } from '../../core/kernel/clock.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { type Audit, auditActor, changeDetail, type Operator } from '../../core/ops/audit.js';
+import type { CommitParts } from '../../core/ops/commit.js';
 import type { Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { emailErrors } from './errors.js';
@@ -45,6 +46,7 @@ export interface MailQuery {
 
 export interface MailAdministrationDependencies {
   mails: Mails;
+  commit: CommitParts;
   service: Pick<EmailService, 'preview' | 'sendTest'>;
   /** Called after a mail was queued. */
   wake(): void;
@@ -53,7 +55,7 @@ export interface MailAdministrationDependencies {
 }
 
 export function createMailAdministration(deps: MailAdministrationDependencies) {
-  const { mails, service, wake, audit, clock } = deps;
+  const { mails, commit, service, wake, audit, clock } = deps;
 
   const read = async (id: string): Promise<MailDocument> => {
     const mail = await mails.findOne({ id });
@@ -84,17 +86,19 @@ export function createMailAdministration(deps: MailAdministrationDependencies) {
       if (!isRetryable(mail)) throw emailErrors.MAIL_NOT_RETRYABLE();
       const { attempts, userId, expiresAt } = mail;
       const now = clock.now();
-      const queued = await mails.updateOne(
-        { id, status: 'failed', attempts },
-        {
-          set: { status: 'queued', dueAt: now, attempts: 0, expiresAt: Math.max(expiresAt, now + DAY) },
-          unset: ['endedAt', 'reason'],
-        },
-      );
-      if (!queued) throw emailErrors.MAIL_NOT_RETRYABLE();
       const change = changeDetail({ status: 'failed', attempts }, { status: 'queued', attempts: 0 });
       const subject = userId !== undefined && { subject: userId };
-      await audit.record({ event: 'mail.retried', ...subject, ...auditActor(by), detail: `${id} ${change}` });
+      const { committed } = await commit([
+        mails.changing(
+          { id, status: 'failed', attempts },
+          {
+            set: { status: 'queued', dueAt: now, attempts: 0, expiresAt: Math.max(expiresAt, now + DAY) },
+            unset: ['endedAt', 'reason'],
+          },
+        ),
+        audit.entry({ event: 'mail.retried', ...subject, ...auditActor(by), detail: `${id} ${change}` }),
+      ]);
+      if (!committed) throw emailErrors.MAIL_NOT_RETRYABLE();
       wake();
     },
 

@@ -27,7 +27,7 @@ export interface EmailModuleOptions
 }
 
 export function createEmailModule(
-  { store, jobs, clock, random, log, metrics, audit, backgroundTasks, accountData }: ModuleContext,
+  { store, commit, jobs, clock, random, log, metrics, audit, backgroundTasks, accountData }: ModuleContext,
   options: EmailModuleOptions,
 ) {
   const { config, colours, messages, publicUrl, settings, readUserVersion } = options;
@@ -57,7 +57,7 @@ export function createEmailModule(
   });
   jobs.add('mail', service.jobs.relay);
   jobs.add('mail-purge', service.jobs.purge);
-  const administration = createMailAdministration({ mails, service, wake, audit, clock });
+  const administration = createMailAdministration({ mails, commit, service, wake, audit, clock });
   return {
     service,
     /** For the admin area. */

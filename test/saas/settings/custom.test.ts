@@ -1,10 +1,12 @@
 import t, { type Test } from 'tap';
 import { Type } from 'typebox';
+import { createCommit } from '../../../src/core/ops/commit.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { ConfigurationError } from '../../../src/index.js';
 import { openCustomSettings } from '../../../src/saas/settings/module.js';
 import { customSettingsCollection } from '../../../src/saas/settings/store.js';
 import { auditOf, type SaasApp, SECRETS, saasApp, storeOf } from '../../kit/app.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { countedRandom } from '../../kit/random.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { waitUntil } from '../../kit/wait.js';
@@ -257,7 +259,8 @@ t.test('a setting that becomes secret is encrypted', async (t) => {
       store,
       clock: app.clock,
       random: countedRandom('secret'),
-      audit: { record: async () => undefined } as never,
+      commit: createCommit(store),
+      audit: SILENT_AUDIT as never,
       jobs: { add: (_: string, { run }: { run: unknown }) => Object.assign(jobs, { run }) } as never,
     },
     { definitions: { supportEmail: { schema: Type.String(), secret: true } }, keys: [KEY, undefined] },

@@ -506,6 +506,26 @@ t.test(
   },
 );
 
+t.test(
+  'an event that is recorded while its endpoint is removed or disabled is dropped by the job',
+  async (t) => {
+    const { app, lab, endpoint: removed } = await connected(t);
+    const [{ endpoint: disabled }] = [await lab.add(app.url), await lab.add(app.url)];
+    const event = await lab.event('user.registered', USER);
+    await lab.module.service.remove(removed.id, OPERATOR);
+    await lab.module.service.disable(disabled.id, OPERATOR);
+    t.same(await lab.commit([event]), { committed: true });
+    await lab.send();
+    t.same((await lab.statuses()).sort(), ['delivered', 'pending', 'pending']);
+    await lab.run('webhooks-purge');
+    t.same((await lab.statuses()).sort(), ['delivered', 'failed', 'pending'], 'it may be of a new endpoint');
+    lab.clock.advance(HOUR + 1);
+    await lab.run('webhooks-purge');
+    t.same((await lab.statuses()).sort(), ['delivered', 'failed']);
+    t.equal(app.received.length, 1);
+  },
+);
+
 t.test('deliveries are removed after 30 days', async (t) => {
   const { lab } = await connected(t);
   await lab.emit('user.registered', USER);

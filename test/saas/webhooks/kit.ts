@@ -2,6 +2,8 @@ import { createServer, type IncomingHttpHeaders, type RequestListener, type Serv
 import type { AddressInfo } from 'node:net';
 import { Webhook } from 'standardwebhooks';
 import type { Test } from 'tap';
+import type { Audit } from '../../../src/core/ops/audit.js';
+import { createCommit } from '../../../src/core/ops/commit.js';
 import { createEvents, type EventProof } from '../../../src/core/ops/events.js';
 import type { Job, Lease } from '../../../src/core/ops/jobs.js';
 import type { Reach } from '../../../src/core/outbound/request.js';
@@ -16,6 +18,7 @@ import {
   intentCollection,
 } from '../../../src/saas/webhooks/store.js';
 import { type FakeClock, fakeClock } from '../../kit/clock.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { countedRandom } from '../../kit/random.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 
@@ -118,7 +121,9 @@ export async function webhooksOn(
 ) {
   const jobs = new Map<string, Job>();
   const warnings: unknown[] = [];
-  const audit: { event: string; subject?: string; detail?: string }[] = [];
+  const audit: Parameters<Audit['entry']>[0][] = [];
+  const entry: Audit['entry'] = (record) => ({ writes: [], afterCommit: () => void audit.push(record) });
+  const commit = createCommit(store);
   const random = countedRandom(seed);
   const module = createWebhooksModule(
     {
@@ -130,10 +135,8 @@ export async function webhooksOn(
         warn: (...record: unknown[]) => warnings.push(record),
         error: (...record: unknown[]) => warnings.push(record),
       } as never,
-      audit: {
-        record: async (record: never) => void audit.push(record),
-        recordFailure: async () => {},
-      } as never,
+      commit,
+      audit: { ...SILENT_AUDIT, entry } as never,
       jobs: {
         add: (name: string, job: Job) => void jobs.set(name, job),
         runNow: async () => undefined,
@@ -163,14 +166,15 @@ export async function webhooksOn(
   const resend = createDeliveryService({
     endpoints,
     deliveries,
+    commit,
     wake() {},
-    audit: { record: async (record) => void audit.push(record as never) },
+    audit: { entry },
     clock,
   });
   return {
     module,
     ...events,
-    ...{ endpoints, deliveries, intents, warnings, audit, resend, run },
+    ...{ commit, endpoints, deliveries, intents, warnings, audit, resend, run },
     send: (stop?: Stop) => run('webhooks', stop),
     /** Adds an endpoint. */
     add: (url: string, names: string[] = []) =>
