@@ -57,10 +57,10 @@ async function accounts(t: Test) {
     },
   });
   const webhooks = await webhooksOn(store, {
-    ...{ clock, reach: 'loopback', names: Object.keys(AUTH_EVENTS), wasMade: async () => false },
+    ...{ clock, reach: 'loopback', names: Object.keys(AUTH_EVENTS) },
   });
   await webhooks.add('http://127.0.0.1:9/');
-  const { event, emit, announce } = createEvents<AuthEvents>({
+  const { event } = createEvents<AuthEvents>({
     ...{ names: AUTH_EVENTS, outbox: webhooks.module.outbox, clock, random, log },
   });
   const settings = createSettingsModule(context, { operator: 'operator' });
@@ -93,8 +93,7 @@ async function accounts(t: Test) {
   const later: (() => Promise<unknown>)[] = [];
   const service = serviceOn(store, 'accounts', {
     ...context,
-    ...{ users, foreignHashes, presentUser, mails, siteName, registrationAllowed, event, emit },
-    announceEvent: announce,
+    ...{ users, foreignHashes, presentUser, mails, siteName, registrationAllowed, event },
     sessions: sessionCollection(store),
     backgroundTasks: { run: (_what, work) => void later.push(work) },
     random,
