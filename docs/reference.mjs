@@ -159,8 +159,9 @@ Events of saas-backend for the code of your application, in the process where th
 fastify.saas.events.on('user.registered', ({ id, at, userId, user }) => {});
 \`\`\`
 
-Each has \`id\`, which is the same for a repeated event, and \`at\` (ISO 8601). The types are in [SaasEvents](api.md#saasevents).
-[Accounts](accounts.md#events) and [Billing](billing.md#events-for-your-code) say what is guaranteed.
+Each has \`id\` and \`at\` (ISO 8601). The types are in [SaasEvents](api.md#saasevents). Listeners are called after the commit of the change, which stores the event for
+[webhooks](webhooks.md), too: a process that is killed in between calls no listener, but the webhook is sent. More: [Accounts](accounts.md#events),
+[Billing](billing.md#events-for-your-code).
 
 ${table(['Event', 'Meaning', 'Fields'], rows)}`;
 }

@@ -17,6 +17,5 @@ export async function openEmail(context: IdpContext): Promise<EmailModule | unde
     colours: brand.colours,
     publicUrl: issuer,
     settings: async () => ({ siteName: brand.name(), emailNotifications: true }),
-    readUserVersion: async () => null,
   });
 }

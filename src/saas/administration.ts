@@ -17,8 +17,7 @@ import { saasSchema, validatePlans } from './options.js';
 import { createSettingsModule } from './settings/module.js';
 import { createBasicUserApi } from './user-api.js';
 import { createWebhookOutbox } from './webhooks/outbox.js';
-import { deliveryCollection, endpointCollection, intentCollection } from './webhooks/store.js';
-import { createProofCheck } from './webhooks.js';
+import { deliveryCollection, endpointCollection } from './webhooks/store.js';
 
 /**
  * The modules of the SaaS backend for the command line: the same as those of the server, without rate limits. They open
@@ -111,10 +110,8 @@ function createModules(store: Store, { values, production, warn }: CommandOption
   const outbox = createWebhookOutbox({
     endpoints: endpointCollection(store),
     deliveries: deliveryCollection(store),
-    intents: intentCollection(store),
     wake: () => undefined,
     clock: context.clock,
-    wasMade: createProofCheck(store),
   });
   const events = createEvents<AuthEvents>({ ...context, names: AUTH_EVENTS, outbox });
   const users = createUsersModule(context, {

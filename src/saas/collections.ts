@@ -24,7 +24,7 @@ import {
 import { usageCollection } from './billing/usage/reports.js';
 import { identityCollection, usedTicketCollection } from './login-providers/store.js';
 import { settingsCollection } from './settings/store.js';
-import { deliveryCollection, endpointCollection, intentCollection } from './webhooks/store.js';
+import { deliveryCollection, endpointCollection } from './webhooks/store.js';
 
 /** Declares every collection of the SaaS backend, whatever is configured. */
 export function declareSaasCollections(store: Store): void {
@@ -57,7 +57,6 @@ export function declareSaasCollections(store: Store): void {
     paymentEventCollection,
     endpointCollection,
     deliveryCollection,
-    intentCollection,
   ];
   for (const declare of collections) declare(store);
 }

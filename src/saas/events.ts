@@ -1,11 +1,4 @@
-import {
-  type Announce,
-  createEvents,
-  type Emit,
-  type EventOf,
-  type EventOutbox,
-  type Listeners,
-} from '../core/ops/events.js';
+import { createEvents, type EventOf, type EventOutbox, type Listeners } from '../core/ops/events.js';
 import type { ModuleContext } from '../core/server/module-context.js';
 import { AGENT_EVENTS, type AgentEvents } from './agents/schemas.js';
 import { AUTH_EVENTS, type AuthEvents } from './auth/events.js';
@@ -21,22 +14,13 @@ export const EVENT_NAMES: readonly string[] = Object.keys(NAMES);
 /** The events of all domains, for each of them. */
 export interface SaasEventBus {
   events: Readonly<Listeners<SaasEvents>>;
-  emit: Emit<AuthEvents>;
   event: EventOf<AuthEvents> & EventOf<BillingEvents> & EventOf<AgentEvents>;
-  announceEvent: Announce<AuthEvents> & Announce<AgentEvents>;
 }
 
 export function createEventBus(
   { clock, random, log }: ModuleContext,
   outbox: EventOutbox | undefined,
 ): SaasEventBus {
-  const { events, emit, event, announce } = createEvents<SaasEvents>({
-    names: NAMES,
-    outbox,
-    clock,
-    random,
-    log,
-  });
   // TypeScript does not infer that a function for all events accepts a subset of them.
-  return { events, emit, event, announceEvent: announce } as SaasEventBus;
+  return createEvents<SaasEvents>({ names: NAMES, outbox, clock, random, log }) as SaasEventBus;
 }

@@ -10,7 +10,6 @@ import { createAdminArea } from './admin-area.js';
 import { openAgents } from './agents.js';
 import { createAccountMailsModule, createAuthModule, createUsersModule } from './auth/module.js';
 import { registerSessionTokenKinds } from './auth/sessions/jwt.js';
-import { readUserVersion } from './auth/store.js';
 import { type MountOptions, openBase, type SaasBase } from './base.js';
 import { createBillingModule } from './billing/module.js';
 import { billingUsers } from './billing-users.js';
@@ -58,7 +57,7 @@ export async function mountSaas(
 
 /** What the domains use: events, settings, pages and e-mail. */
 async function openServices(base: SaasBase) {
-  const { context, userDocuments, config, values, runtime, publicUrl, secrets } = base;
+  const { context, config, values, runtime, publicUrl, secrets } = base;
   const webhooks = await openWebhooks(base);
   const events = createEventBus(context, webhooks?.outbox);
 
@@ -82,7 +81,6 @@ async function openServices(base: SaasBase) {
       const current = await settings.service.current();
       return { ...current, siteName: values.brandName ?? current.siteName };
     },
-    readUserVersion: (userId, field) => readUserVersion(userDocuments, userId, field),
   });
   return { webhooks, events, settings, messages, brand, pages, email };
 }

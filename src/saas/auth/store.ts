@@ -200,19 +200,6 @@ export function isSessionValid(user: UserDocument, session: SessionDocument, now
   );
 }
 
-/** Returns a version field of a user, 0 before the first change; `null` when the user does not exist. */
-export async function readUserVersion(
-  users: Users,
-  userId: string,
-  versionField: string,
-): Promise<number | null> {
-  const user = await users.findOne({ id: userId });
-  if (!user) return null;
-  const { passwordVersion, emailVersion = 0 } = user;
-  const versions: Record<string, number> = { passwordVersion, emailVersion };
-  return versions[versionField] ?? 0;
-}
-
 export function sessionCollection(store: Store): Sessions {
   return store.collection<SessionDocument>('sessions', {
     indexes: [['userId', 'createdAt'], ['expiresAt']],

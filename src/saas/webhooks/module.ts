@@ -1,6 +1,5 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { createEncryption } from '../../core/kernel/encryption.js';
-import type { EventProof } from '../../core/ops/events.js';
 import { createOutbound, type OutboundOptions, type Reach } from '../../core/outbound/request.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Console } from '../../shared/console-kit/console.js';
@@ -13,7 +12,7 @@ import { createDeliveryPersonalData } from './personal-data.js';
 import { webhookPagesPlugin } from './plugin.js';
 import { ANSWER_TIMEOUT_MS, createSender } from './sender.js';
 import { createEndpointService } from './service.js';
-import { deliveryCollection, endpointCollection, intentCollection } from './store.js';
+import { deliveryCollection, endpointCollection } from './store.js';
 
 /** Webhooks: events for endpoints of the integrator, in an outbox in the store, and the job that sends them. */
 export type WebhooksModule = ReturnType<typeof createWebhooksModule>;
@@ -24,7 +23,6 @@ export interface WebhooksModuleOptions {
   reach: Reach;
   /** The encryption keys, the current one first. */
   keys: readonly string[];
-  wasMade(proof: EventProof): Promise<boolean>;
   lookup?: OutboundOptions['lookup'];
 }
 
@@ -43,7 +41,7 @@ export function createWebhooksModule(
     ModuleContext,
     'store' | 'commit' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics' | 'audit' | 'accountData'
   >,
-  { names, reach, keys, wasMade, lookup }: WebhooksModuleOptions,
+  { names, reach, keys, lookup }: WebhooksModuleOptions,
 ) {
   const endpoints = endpointCollection(store);
   const deliveries = deliveryCollection(store);
@@ -65,13 +63,12 @@ export function createWebhooksModule(
     send: createOutbound({ reach, timeoutMs: ANSWER_TIMEOUT_MS, ...(lookup && { lookup }) }),
     onAttempt: metrics && measureWebhooks(metrics, base),
   });
-  const outbox = createWebhookOutbox({ ...base, intents: intentCollection(store), wasMade });
+  const outbox = createWebhookOutbox(base);
   const service = createEndpointService({ ...base, names, reach });
   const personalData = createDeliveryPersonalData(base);
   accountData.add({ section: { name: 'webhookDeliveries', read: personalData.listByUser } });
   jobs.add('webhooks', sender.jobs.send);
   jobs.add('webhooks-purge', sender.jobs.purge);
-  jobs.add('webhooks-announced', outbox.settle);
   jobs.add('webhooks-encryption', createEncryptionJob(base));
   return {
     outbox,

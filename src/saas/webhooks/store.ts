@@ -63,7 +63,7 @@ export interface Attempt {
 
 /** One event for one endpoint. */
 export interface DeliveryDocument {
-  /** Of the event and the endpoint, so that an event that is recorded twice is delivered once. */
+  /** Of the event and the endpoint, so that an event that two commits contain is delivered once. */
   id: string;
   /** The header `webhook-id`. */
   webhookId: string;
@@ -102,23 +102,6 @@ export const deliveryCollection = (store: Store): Deliveries =>
     fields: ['event'],
     numbers: ['dueAt', 'createdAt', 'attempts'],
   });
-
-/** An event whose change was about to be made. */
-export interface IntentDocument {
-  /** Of the event and its name. */
-  id: string;
-  name: string;
-  /** The event, as JSON. */
-  event: string;
-  /** How to tell whether the change was made, as JSON. */
-  proof: string;
-  createdAt: number;
-}
-
-export type Intents = Collection<IntentDocument>;
-
-export const intentCollection = (store: Store): Intents =>
-  store.collection<IntentDocument>('webhook_intents', { indexes: [['createdAt']], numbers: ['createdAt'] });
 
 /** What the services of this domain share. */
 export interface WebhookDependencies {

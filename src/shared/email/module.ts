@@ -17,8 +17,7 @@ import { openTransport } from './transport-selection.js';
 /** E-mail: an outbox in the store, and the job that sends it. */
 export type EmailModule = ReturnType<typeof createEmailModule>;
 
-export interface EmailModuleOptions
-  extends Pick<EmailServiceOptions, 'publicUrl' | 'settings' | 'readUserVersion' | 'messages'> {
+export interface EmailModuleOptions extends Pick<EmailServiceOptions, 'publicUrl' | 'settings' | 'messages'> {
   config: Resolved<EmailConfiguration>;
   /** Encrypt the mails in the store; the current one first. */
   secrets: MailContentOptions['secrets'];
@@ -30,7 +29,7 @@ export function createEmailModule(
   { store, commit, jobs, clock, random, log, metrics, audit, backgroundTasks, accountData }: ModuleContext,
   options: EmailModuleOptions,
 ) {
-  const { config, colours, messages, publicUrl, settings, readUserVersion } = options;
+  const { config, colours, messages, publicUrl, settings } = options;
   const { emailTemplateDir, fromEmail, fromName, emailReplyTo } = config.values;
   const mails = mailCollection(store);
   if (metrics) measureOutbox(metrics, { mails, clock });
@@ -45,7 +44,6 @@ export function createEmailModule(
     replyTo: emailReplyTo,
     publicUrl,
     settings,
-    readUserVersion,
     wake,
     clock,
     random,

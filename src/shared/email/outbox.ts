@@ -2,15 +2,14 @@ import type { Localized, Messages } from '../../core/http/messages.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { newId, type Random } from '../../core/kernel/secrets.js';
 import { type Effect, effectOf } from '../../core/ops/commit.js';
-import { nullIfTaken } from '../../core/storage/collection.js';
 import type { MailContent } from './content.js';
 import { isEmailAddress } from './schemas.js';
-import type { Mails, SendCondition } from './store.js';
+import type { Mails } from './store.js';
 import { hasSecretLink, localizeMailValues, type MailName, validateValues } from './templates.js';
 
 /** A mail to be sent. */
 export interface Mail {
-  /** Idempotency key: a second `put` replaces the mail if it was never attempted, and is ignored otherwise. */
+  /** Idempotency key: a mail with the key of another one is not enqueued. */
   key: string;
   /** The account that the mail is about; the mail is exported and deleted with it. */
   userId?: string;
@@ -23,8 +22,6 @@ export interface Mail {
   locale?: string | undefined;
   /** Whether the mail is sent even when the operator has disabled notification mails. */
   security: boolean;
-  /** For a mail that is enqueued before the change it reports: it is never sent without that change. */
-  sendCondition?: SendCondition;
   /** Unix time in milliseconds. A mail that could not be sent by then expires. */
   expiresAt: number;
 }
@@ -38,7 +35,7 @@ export interface OutboxOptions {
   content?: MailContent;
   messages: Pick<Messages, 'catalogue'>;
   publicUrl: () => string;
-  /** Called after `put`, so that the relay runs soon. */
+  /** Called after a commit with a mail, so that the relay runs soon. */
   wake: () => void;
   clock: Clock;
   random: Random;
@@ -46,60 +43,28 @@ export interface OutboxOptions {
 
 export function createOutbox(options: OutboxOptions) {
   const { mails, content, messages, publicUrl, wake, clock, random } = options;
-  const documentOf = ({
-    key,
-    userId,
-    to,
-    template,
-    locale,
-    security,
-    sendCondition,
-    expiresAt,
-    ...mailed
-  }: Mail) => {
-    const values = localizeMailValues(mailed.values, messages.catalogue(locale));
-    validateValues(template, values);
-    if (values['link'] !== undefined) validateLink(values['link'], publicUrl());
-    if (!isEmailAddress(to)) throw new TypeError('A mail goes to exactly one address.');
-    if (!content && hasSecretLink(template))
-      throw new TypeError(`The link of '${template}' needs encryption.`);
-    const now = clock.now();
-    return {
-      ...(userId && { userId }),
-      to,
-      template,
-      ...(content ? { content: content.encrypt(key, values) } : { values }),
-      ...(locale !== undefined && { locale }),
-      security,
-      ...(sendCondition && { sendCondition }),
-      expiresAt,
-      status: 'queued' as const,
-      dueAt: now,
-      createdAt: now,
-    };
-  };
   return {
-    /** A mail about a change, for the commit of that change. It is enqueued once: one with the same key stays as it is. */
-    mail(mail: Mail): Effect {
-      const id = newId('mail_', clock, random);
-      const write = mails.ensuring({ id, key: mail.key, attempts: 0, ...documentOf(mail) });
+    /** A mail about a change, for the commit of that change. @throws TypeError for a mail that must not be sent */
+    mail({ values: given, locale, ...mail }: Mail): Effect {
+      const { key, to, template } = mail;
+      const values = localizeMailValues(given, messages.catalogue(locale));
+      validateValues(template, values);
+      if (values['link'] !== undefined) validateLink(values['link'], publicUrl());
+      if (!isEmailAddress(to)) throw new TypeError('A mail goes to exactly one address.');
+      if (!content && hasSecretLink(template))
+        throw new TypeError(`The link of '${template}' needs encryption.`);
+      const now = clock.now();
+      const write = mails.ensuring({
+        id: newId('mail_', clock, random),
+        ...mail,
+        ...(content ? { content: content.encrypt(key, values) } : { values }),
+        ...(locale !== undefined && { locale }),
+        status: 'queued',
+        attempts: 0,
+        dueAt: now,
+        createdAt: now,
+      });
       return effectOf(write, wake);
-    },
-
-    /** Enqueues a mail. It survives a crash once the promise resolves. */
-    async put(given: Mail) {
-      const { key } = given;
-      const mail = documentOf(given);
-      const isInserted = await mails
-        .insert({ id: newId('mail_', clock, random), key, attempts: 0, ...mail })
-        .then(() => true, nullIfTaken);
-      // A mail with the same key may have been dropped because its change failed.
-      if (!isInserted)
-        await mails.updateOne(
-          { key, attempts: 0 },
-          { set: mail, unset: ['endedAt', 'reason', content ? 'values' : 'content'] },
-        );
-      wake();
     },
 
     /** Deletes all mails about an account, sent or not. */

@@ -21,7 +21,6 @@ export interface RelayOptions {
   transport: Transport;
   composeMessage(mail: UnfinishedMail): Promise<Message>;
   settings: () => Promise<{ emailNotifications: boolean }>;
-  readUserVersion: (userId: string, versionField: string) => Promise<number | null>;
   clock: Clock;
   random: Random;
   log: JobLog;
@@ -45,8 +44,7 @@ const MAX_BACKOFF_MS = 8 * HOUR;
 const STOP_TIMEOUT_MS = 3 * SECOND;
 
 export function createRelay(options: RelayOptions): (lease: Lease) => Promise<void> {
-  const { mails, content, transport, composeMessage, settings, readUserVersion, clock, random, log } =
-    options;
+  const { mails, content, transport, composeMessage, settings, clock, random, log } = options;
 
   /** Stores the final status; `null` when another process has taken over the mail. */
   const finish = (mail: MailDocument, status: MailStatus, reason?: string) =>
@@ -68,25 +66,12 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
       { set: { status: 'queued', dueAt: clock.now() + milliseconds, ...(reason && { reason }) } },
     );
 
-  const isSendable = async ({ sendCondition }: MailDocument): Promise<'yes' | 'not-yet' | 'never'> => {
-    if (!sendCondition) return 'yes';
-    const version = await readUserVersion(sendCondition.userId, sendCondition.versionField);
-    if (version === null) return 'never';
-    return version >= sendCondition.minVersion ? 'yes' : 'not-yet';
-  };
-
-  /** Whether to send a mail now. If not, it has been postponed or finished. */
+  /** Whether to send a mail now. If not, it is finished. */
   const checkDue = async (mail: MailDocument): Promise<boolean> => {
-    const sendable = await isSendable(mail);
-    const age = clock.now() - mail.createdAt;
-    if (sendable === 'never') await finish(mail, 'dropped', 'the change was not stored');
-    else if (clock.now() >= mail.expiresAt) {
-      if (sendable === 'yes') await finish(mail, 'expired', mail.reason);
-      else await finish(mail, 'dropped', 'the change was not stored');
-    } else if (sendable === 'not-yet') await postpone(mail, Math.min(Math.max(age, SECOND), MINUTE));
-    else if (!mail.security && !(await settings()).emailNotifications) {
+    if (clock.now() >= mail.expiresAt) await finish(mail, 'expired', mail.reason);
+    else if (!mail.security && !(await settings()).emailNotifications)
       await finish(mail, 'dropped', 'notification e-mails are disabled');
-    } else if (mail.attempts >= MAX_ATTEMPTS) await finish(mail, 'failed', mail.reason ?? 'interrupted');
+    else if (mail.attempts >= MAX_ATTEMPTS) await finish(mail, 'failed', mail.reason ?? 'interrupted');
     else return true;
     return false;
   };

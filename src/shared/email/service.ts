@@ -35,8 +35,6 @@ export interface EmailServiceOptions extends OutboxOptions {
   /** Where replies go, if not to the sender. */
   replyTo?: string | undefined;
   settings: () => Promise<{ siteName: string; emailNotifications: boolean }>;
-  /** Returns the current value of a version field of a user; `null` when the user does not exist. */
-  readUserVersion: (userId: string, versionField: string) => Promise<number | null>;
   log: JobLog;
 }
 

@@ -6,7 +6,7 @@ import type { MailName } from './templates.js';
  * - `sent`, `written`, `undeliverable`: the result of the transport
  * - `failed`: the last attempt failed
  * - `expired`: could not be sent before `expiresAt`
- * - `dropped`: not sent, because its change was not stored or notification mails are disabled
+ * - `dropped`: not sent, because notification mails are disabled
  */
 export const MAIL_STATUSES = [
   'queued',
@@ -19,16 +19,6 @@ export const MAIL_STATUSES = [
   'dropped',
 ] as const;
 export type MailStatus = (typeof MAIL_STATUSES)[number];
-
-/**
- * The condition of a mail that is enqueued before the change it reports: it is sent once `versionField` of the user is at
- * least `minVersion`.
- */
-export interface SendCondition {
-  userId: string;
-  versionField: string;
-  minVersion: number;
-}
 
 export interface MailDocument {
   id: string;
@@ -48,7 +38,6 @@ export interface MailDocument {
   /** The language of the recipient; absent if unknown. */
   locale?: string;
   security: boolean;
-  sendCondition?: SendCondition;
   /** Unix time in milliseconds after which the mail is not sent. */
   expiresAt: number;
   status: MailStatus;

@@ -39,7 +39,6 @@ const outbox = createEmailService({
   from: { email: undefined, name: undefined },
   publicUrl: issuer,
   settings: async () => ({ siteName: 'idp', emailNotifications: true }),
-  readUserVersion: async () => null,
   wake: () => undefined,
   ...{ clock, random, log },
 });

@@ -59,7 +59,7 @@ export async function otherProcess(t: Test, idp: IdpApp) {
     endClient: async () => NO_EFFECT,
     idTokenAlgorithms: ['EdDSA'],
     mails: createPersonMails({
-      outbox: { put: async () => undefined, mail, deleteByUser: async () => undefined },
+      outbox: { mail, deleteByUser: async () => undefined },
       messages: createMessages(),
       clock: idp.clock,
     }),

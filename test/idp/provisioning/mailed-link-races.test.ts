@@ -52,7 +52,6 @@ function domainOn(store: Store, seed: string) {
   const mails = createPersonMails({
     outbox: {
       mail: ({ key }) => effectOf(mailsOf(store).ensuring({ id: key })),
-      put: async () => undefined,
       deleteByUser: async () => undefined,
     },
     messages: createMessages(),

@@ -82,7 +82,6 @@ t.test('with webhooks, too, a known address takes the same calls as a new one', 
   const webhooks = await webhooksOn(listed, {
     clock: fakeClock(),
     reach: 'loopback',
-    wasMade: async () => false,
   });
   await webhooks.add(hook.url, ['user.registered']);
   const { service, settle } = unverifiedOn(listed, 'register', { event: webhooks.event as never, audit });

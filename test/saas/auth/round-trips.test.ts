@@ -57,7 +57,7 @@ async function accounts(t: Test) {
     },
   });
   const webhooks = await webhooksOn(store, {
-    ...{ clock, reach: 'loopback', names: Object.keys(AUTH_EVENTS), wasMade: async () => false },
+    ...{ clock, reach: 'loopback', names: Object.keys(AUTH_EVENTS) },
   });
   await webhooks.add('http://127.0.0.1:9/');
   const { event } = createEvents<AuthEvents>({

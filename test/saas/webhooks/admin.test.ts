@@ -43,7 +43,7 @@ t.test('without the option, there are no routes, collections or pages of webhook
   const { readRows } = await import('../../kit/sqlite.js');
   const tables = readRows<{ name: string }>(app.file, 'SELECT name FROM sqlite_schema');
   t.same(
-    tables.filter(({ name }) => /webhook_(endpoints|deliveries|intents)/.test(name)),
+    tables.filter(({ name }) => /webhook_(endpoints|deliveries)/.test(name)),
     [],
   );
 });

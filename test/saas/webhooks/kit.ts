@@ -4,7 +4,7 @@ import { Webhook } from 'standardwebhooks';
 import type { Test } from 'tap';
 import type { Audit } from '../../../src/core/ops/audit.js';
 import { createCommit } from '../../../src/core/ops/commit.js';
-import { createEvents, type EventProof } from '../../../src/core/ops/events.js';
+import { createEvents } from '../../../src/core/ops/events.js';
 import type { Job, Lease } from '../../../src/core/ops/jobs.js';
 import type { Reach } from '../../../src/core/outbound/request.js';
 import { createAccountData } from '../../../src/core/server/contributions.js';
@@ -12,11 +12,7 @@ import type { Store } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { createDeliveryService } from '../../../src/saas/webhooks/deliveries.js';
 import { createWebhooksModule, type WebhooksModuleOptions } from '../../../src/saas/webhooks/module.js';
-import {
-  deliveryCollection,
-  endpointCollection,
-  intentCollection,
-} from '../../../src/saas/webhooks/store.js';
+import { deliveryCollection, endpointCollection } from '../../../src/saas/webhooks/store.js';
 import { type FakeClock, fakeClock } from '../../kit/clock.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
 import { countedRandom } from '../../kit/random.js';
@@ -77,18 +73,16 @@ export async function laboratory(
     uri = `sqlite:${temporaryFolder(t)}/saas.db`,
     clock = fakeClock(),
     reach = 'loopback',
-    wasMade = async () => true,
     ...more
   }: Partial<Omit<WebhooksModuleOptions, 'names' | 'keys'>> & {
     uri?: string;
     clock?: FakeClock;
     reach?: Reach;
-    wasMade?: (proof: EventProof) => Promise<boolean>;
   } = {},
 ) {
   const store = await openStore(uri);
   t.teardown(() => store.close());
-  return { ...(await webhooksOn(store, { clock, reach, wasMade, ...more })), store, clock };
+  return { ...(await webhooksOn(store, { clock, reach, ...more })), store, clock };
 }
 
 /** The same with an endpoint that receives every event. */
@@ -145,11 +139,7 @@ export async function webhooksOn(
     },
     { names, keys: [KEY], ...options },
   );
-  const [endpoints, deliveries, intents] = [
-    endpointCollection(store),
-    deliveryCollection(store),
-    intentCollection(store),
-  ];
+  const [endpoints, deliveries] = [endpointCollection(store), deliveryCollection(store)];
   await store.ready();
   const run = async (name: string, { signal }: Stop = new AbortController()) => {
     const job = jobs.get(name);
@@ -174,7 +164,11 @@ export async function webhooksOn(
   return {
     module,
     ...events,
-    ...{ commit, endpoints, deliveries, intents, warnings, audit, resend, run },
+    ...{ commit, endpoints, deliveries, warnings, audit, resend, run },
+    /** Commits an event alone. */
+    async emit(...[name, payload]: Parameters<typeof events.event>) {
+      await commit([await events.event(name, payload)]);
+    },
     send: (stop?: Stop) => run('webhooks', stop),
     /** Adds an endpoint. */
     add: (url: string, names: string[] = []) =>

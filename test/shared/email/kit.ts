@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import type { Test } from 'tap';
 import { createMessages } from '../../../src/core/http/messages.js';
 import type { Random } from '../../../src/core/kernel/secrets.js';
+import { createCommit } from '../../../src/core/ops/commit.js';
 import { createJobs } from '../../../src/core/ops/jobs.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { createMailContent } from '../../../src/shared/email/content.js';
@@ -39,7 +40,7 @@ const contentOf = (random: Random, secrets = ['of-mails']) =>
 
 type Needed = 'clock' | 'random' | 'log' | 'transport';
 
-/** E-mails of a process, to people whose changes are all stored. */
+/** E-mails of a process. */
 export const emailOn = (
   mails: Mails,
   { random, ...more }: Pick<EmailServiceOptions, Needed> & Partial<EmailServiceOptions>,
@@ -49,14 +50,11 @@ export const emailOn = (
     ...{ from: { email: undefined, name: undefined }, replyTo: undefined, wake: () => undefined },
     publicUrl: () => 'https://app.example.test',
     settings: async () => ({ siteName: 'Northwind', emailNotifications: true }),
-    readUserVersion: async () => Number.MAX_SAFE_INTEGER,
     ...more,
   });
 
 export interface OutboxOptions
-  extends Partial<
-    Pick<EmailServiceOptions, 'templates' | 'transport' | 'from' | 'replyTo' | 'readUserVersion'>
-  > {
+  extends Partial<Pick<EmailServiceOptions, 'templates' | 'transport' | 'from' | 'replyTo'>> {
   /** The URL of the mail server, if no transport is given. */
   url?: string;
   emailNotifications?: boolean;
@@ -84,12 +82,11 @@ export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }
     emailNotifications: options.emailNotifications ?? true,
   };
   let wakes = 0;
-  const { templates, from, replyTo, readUserVersion } = options;
+  const { templates, from, replyTo } = options;
   const email = emailOn(mails, {
     ...{ clock, random, log, transport, replyTo },
     ...(templates && { templates }),
     ...(from && { from }),
-    ...(readUserVersion && { readUserVersion }),
     content: contentOf(random, options.secrets),
     settings: async () => settings,
     wake: () => void wakes++,
@@ -99,9 +96,11 @@ export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }
   jobs.add('purge', email.jobs.purge);
   t.teardown(() => jobs.stop());
 
+  const commit = createCommit(store);
   let puts = 0;
   return {
     databaseUri: `sqlite:${file}`,
+    commit,
     clock,
     lines,
     mails,
@@ -114,7 +113,7 @@ export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }
     /** A password reset e-mail by default. */
     async put(more: Partial<Mail> = {}): Promise<string> {
       const key = more.key ?? `reset-${++puts}`;
-      await email.put({
+      const mail = email.mail({
         key,
         to: 'ada@example.test',
         template: 'password-reset',
@@ -123,6 +122,7 @@ export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }
         expiresAt: clock.now() + 24 * HOUR,
         ...more,
       });
+      await commit([mail]);
       return key;
     },
     /** The stored fields of an e-mail. */

@@ -7,11 +7,6 @@ export default [
     tests: [['shared/email/outbox', 'template values cannot run code, break out of HTML or add a header']],
   },
   {
-    name: 'an e-mail is sent before the change that it announces', file: 'shared/email/relay.ts', in: 'isSendable',
-    replace: "version >= sendCondition.minVersion ? 'yes' : 'not-yet'", by: "'yes'",
-    tests: [['shared/email/outbox', 'an e-mail is sent only after the change it announces']],
-  },
-  {
     name: 'two processes send one e-mail', file: 'shared/email/relay.ts', in: 'deliver',
     replace: '{ id, attempts, dueAt }', by: '{ id }',
     tests: [['shared/email/outbox', 'four processes send each e-mail of one outbox once']],

@@ -53,7 +53,7 @@ t.test('an e-mail reaches its recipient, and its link is removed from the store'
   await relay();
   await put({ key });
   await relay();
-  t.equal(sink.mails.length, 1, 'neither the relay nor another put sends it again');
+  t.equal(sink.mails.length, 1, 'neither the relay nor another e-mail with its key sends it again');
 });
 
 t.test('an e-mail outlives the rotation of the secret, and without it waits with a reason', async (t) => {
@@ -82,15 +82,15 @@ t.test('an e-mail outlives the rotation of the secret, and without it waits with
 });
 
 t.test('a command enqueues no secret link without encryption', async (t) => {
-  const { mails, clock } = await outbox(t);
+  const { mails, commit, clock } = await outbox(t);
   const command = createOutbox({
     ...{ mails, clock, random: countedRandom(), messages: createMessages(), wake: () => undefined },
     publicUrl: () => 'https://app.example.test',
   });
   const mail = { to: 'ada@example.test', security: true, expiresAt: clock.now() + HOUR };
   const reset = { email: mail.to, link: LINK, validFor: '1 hour' };
-  await t.rejects(command.put({ ...mail, key: 'a', template: 'password-reset', values: reset }), TypeError);
-  await command.put({ ...mail, key: 'b', template: 'welcome', values: { email: mail.to } });
+  t.throws(() => command.mail({ ...mail, key: 'a', template: 'password-reset', values: reset }), TypeError);
+  await commit([command.mail({ ...mail, key: 'b', template: 'welcome', values: { email: mail.to } })]);
   t.match(await mails.findOne({ key: 'b' }), { values: { email: mail.to } });
 });
 
@@ -291,52 +291,14 @@ t.test('a stop waits for e-mails being sent, up to a limit', async (t) => {
   t.equal(all.filter(({ attempts }) => attempts === 0).length, 5, 'no more than were on their way');
 });
 
-t.test('an e-mail is sent only after the change it announces', async (t) => {
-  const sink = await mailSink(t);
-  let version = 1;
-  const { put, relay, stored, clock } = await outbox(t, {
-    url: sink.url,
-    readUserVersion: async (userId, versionField) =>
-      userId === 'usr_1' && versionField === 'passwordVersion' ? version : null,
-  });
-  const changed = (key: string, userId: string, minVersion: number) =>
-    put({
-      key,
-      template: 'password-changed',
-      values: { email: 'ada@example.test' },
-      sendCondition: { userId, versionField: 'passwordVersion', minVersion },
-      expiresAt: clock.now() + HOUR,
-    });
-  await changed('becomes', 'usr_1', 2);
-  await changed('never-does', 'usr_1', 3);
-  await changed('cannot', 'usr_2', 2);
-  await relay();
-  t.equal(sink.offered.length, 0);
-  t.match(await stored('becomes'), { status: 'queued', attempts: 0, dueAt: clock.now() + 1000 });
-  t.match(await stored('cannot'), { status: 'dropped', reason: 'the change was not stored' });
-  version = 2;
-  clock.advance(1000);
-  await relay();
-  t.equal(sink.mails.length, 1);
-  t.equal((await stored('becomes')).status, 'sent');
-  clock.advance(30 * MINUTE);
-  await relay();
-  t.equal(
-    (await stored('never-does')).dueAt,
-    clock.now() + MINUTE,
-    'the older, the more seldom, but each minute',
-  );
-  clock.advance(30 * MINUTE);
-  await relay();
-  t.match(await stored('never-does'), { status: 'dropped', reason: 'the change was not stored' });
-  t.equal(sink.mails.length, 1);
-
-  await changed('never-does', 'usr_1', 3);
-  await changed('becomes', 'usr_1', 2);
-  version = 3;
-  await relay();
-  t.equal((await stored('never-does')).status, 'sent', 'what was given up may come true later');
-  t.equal(sink.mails.length, 2, 'and what was sent is not sent again');
+t.test('an e-mail is stored with its change, or not at all', async (t) => {
+  const { email, commit, mails, clock, wakes } = await outbox(t);
+  const mail = { key: 'a', to: 'ada@example.test', security: true, expiresAt: clock.now() + HOUR };
+  const stored = email.mail({ ...mail, template: 'welcome', values: { email: mail.to } });
+  t.match(await commit([stored, mails.deleting({ id: 'none' })]), { committed: false });
+  t.same([await mails.count(), wakes()], [0, 0]);
+  for (let times = 0; times < 2; times++) t.same(await commit([stored]), { committed: true });
+  t.equal(await mails.count(), 1);
 });
 
 t.test('with notifications off only security e-mails are sent, and late e-mails expire', async (t) => {
