@@ -99,7 +99,8 @@ let processes = 0;
 /** A complete provider on its own store; closes itself after the test. */
 export async function idpApp(t: Test, options: IdpAppOptions = {}): Promise<IdpApp> {
   // Another process on the same store chooses other identifiers.
-  const seed = options.databaseUri === undefined ? 'seed' : `process ${++processes}`;
+  const isFirst = options.databaseUri === undefined && options.folder === undefined;
+  const seed = isFirst ? 'seed' : `process ${++processes}`;
   const {
     clock = fakeClock(),
     random = countedRandom(seed),

@@ -116,6 +116,7 @@ t.test('every route without a guard or with a body is in the lists of this file'
 
 /** Collections that may change during refused requests: records of them, and those of the background jobs. */
 const BOOKKEEPING = [
+  'active_users',
   ...['audit', 'throttles', 'knownSources', 'leases'],
   ...['billing_figures', 'billing_figure_progress'],
 ];

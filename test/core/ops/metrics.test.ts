@@ -120,7 +120,7 @@ t.test('idp: requests, calls of the store, jobs and purges', async (t) => {
   const metrics = await scrapeIdp(app);
   const labels = { method: 'GET', route: '/.well-known/openid-configuration', status: '200' };
   t.equal(metrics.value('idp_http_requests_total', labels), 1);
-  t.ok(metrics.sum('idp_store_call_duration_seconds_count', { collection: 'clients', operation: 'insert' }));
+  t.ok(metrics.sum('idp_store_call_duration_seconds_count', { collection: 'clients', operation: 'commit' }));
   const task = 'session-purge';
   t.equal(metrics.value('idp_job_runs_total', { task, outcome: 'success' }), 1);
   t.equal(metrics.value('idp_job_last_success_timestamp_seconds', { task }), clock.now() / 1000);

@@ -438,12 +438,12 @@ t.test('a right 256-bit secret is always accepted, and wrong ones are counted', 
   t.equal(await attempt('client', true, 'nobody else'), true);
 });
 
-const COUNTERS = { fields: ['count', 'until', 'pending'], indexes: [['expiresAt']] } as never;
+const COUNTERS = { numbers: ['count', 'until', 'pending', 'expiresAt'], indexes: [['expiresAt']] } as never;
 
 async function everything(store: Store): Promise<unknown[]> {
   const counters = await store.collection('throttles', COUNTERS).page({ sort: 'id', limit: 1000 });
   const sources = await store
-    .collection('knownSources', { indexes: [['expiresAt'], ['account']] } as never)
+    .collection('knownSources', { numbers: ['expiresAt'], indexes: [['expiresAt'], ['account']] } as never)
     .page({ sort: 'id', limit: 1000 });
   return [...counters.items, ...sources.items];
 }
