@@ -285,7 +285,8 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       source: RequestSource,
     ): Promise<boolean> {
       const proven = await authenticate(handle, current, source, (principal) => principal.id === id);
-      if (proven?.kind !== 'human') return false;
+      // On a double click, the browser shows the response to the second form, whose password is already stored.
+      if (proven?.kind !== 'human') return hasPassword(id, chosen, source);
       const problem = chosenPasswordProblem(chosen, passwords);
       if (problem) throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
       await passwordPolicy.validate(chosen, [handle]);
@@ -304,7 +305,6 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
         mails?.passwordChanged(proven, source),
         audit.entry({ event: 'password.changed', subject: id, ip: source.ip }),
       ]);
-      // On a double click, the browser shows the response to the second form, whose password is already stored.
       if (!committed) return hasPassword(id, chosen, source);
       await throttle.trustOnly(handle, source.ip);
       return true;
