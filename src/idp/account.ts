@@ -2,7 +2,7 @@ import { access, type FastifyTypebox } from '../core/http/routes.js';
 import type { Audit } from '../core/ops/audit.js';
 import { type AccountModule, createAccountModule } from '../shared/account-pages/module.js';
 import type { AccountSources, Person } from '../shared/account-pages/service.js';
-import { deleteAccountData, type IdpContext } from './context.js';
+import type { IdpContext } from './context.js';
 import type { PasskeysOfPeople, SecondFactorsOfPeople } from './logins.js';
 import type { ConsentService } from './oidc/consents.js';
 import type { Directory } from './oidc/directory.js';
@@ -126,7 +126,7 @@ export interface AccountDependencies {
 
 /** The account pages, with the sign-in of the provider. */
 export function createAccount(context: IdpContext, deps: AccountDependencies): AccountModule {
-  const { pages, issuer, hasAccountPages, audit } = context;
+  const { pages, issuer, hasAccountPages, accountData, audit } = context;
   const { userOf, forgetSession, sendSignIn } = deps.oidc.signIn;
   const mount = () => mountPath(issuer());
   return createAccountModule(context, {
@@ -148,7 +148,7 @@ export function createAccount(context: IdpContext, deps: AccountDependencies): A
       findResource: deps.resources.find,
       factors: deps.secondFactor,
       passkeys: deps.passkeys,
-      forget: (sub) => deleteAccountData(context, sub),
+      forget: accountData.delete,
       audit,
     }),
   });

@@ -2,7 +2,7 @@ import type { AuditRecord } from '../core/ops/audit.js';
 import { createAuditSearch } from '../core/ops/audit-search.js';
 import type { EmailModule } from '../shared/email/module.js';
 import { createOperatorsModule } from './console/module.js';
-import { deleteAccountData, type IdpContext } from './context.js';
+import type { IdpContext } from './context.js';
 import type { ConsentService } from './oidc/consents.js';
 import type { OidcModule } from './oidc/module.js';
 import type { ProvisioningModule } from './provisioning/module.js';
@@ -22,7 +22,7 @@ export interface ConsoleDependencies {
 
 /** The console, with what it shows and changes. */
 export function createConsole(context: IdpContext, deps: ConsoleDependencies) {
-  const { store, audit, issuer, pages, clock } = context;
+  const { store, accountData, audit, issuer, pages, clock } = context;
   const { provisioning, oidc, consents, resources, registration, email } = deps;
   const { principals, directory } = provisioning;
   return createOperatorsModule({
@@ -37,7 +37,7 @@ export function createConsole(context: IdpContext, deps: ConsoleDependencies) {
         ...directory,
         async deleteHuman(sub, source) {
           const deleted = await directory.deleteHuman(sub, source);
-          if (deleted) await deleteAccountData(context, sub);
+          if (deleted) await accountData.delete(sub);
           return deleted;
         },
         mintAgent: (input, source) => principals.mintAgent(input, source, true),

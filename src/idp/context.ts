@@ -45,11 +45,3 @@ export async function openContext(
   followLifecycle(fastify, context, values);
   return { ...config, ...context, ...own };
 }
-
-/** Deletes what is stored about a deleted person beside the account. */
-export async function deleteAccountData(
-  { accountData, signInMethods }: IdpContext,
-  sub: string,
-): Promise<void> {
-  await Promise.all([accountData.delete(sub), signInMethods.forget(sub)]);
-}

@@ -12,8 +12,6 @@ export interface UnknownWrites<Attempt> {
   remember(key: string, attempt: Attempt, error: unknown): void;
   /** Remembers a write that is repeated until it succeeds, whatever its outcome was. */
   retry(key: string, attempt: Attempt): void;
-  /** Whether an attempt of this key has an open outcome. */
-  has(key: string): boolean;
   /** Settles a key now. False if the outcome is still open, or there is nothing to settle. @throws StoreUnavailable */
   settle(key: string): Promise<boolean>;
   /** Forgets a key whose outcome a later call has shown. */
@@ -158,7 +156,6 @@ export function createUnknownWrites({ clock, log }: { clock: Clock; log: Pick<Jo
           known.set(key, added);
           add(added);
         },
-        has: (key) => known.has(key),
         async settle(key) {
           const entry = known.get(key);
           return entry !== undefined && (await settleEntry(entry));

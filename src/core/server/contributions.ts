@@ -1,5 +1,5 @@
 import type { RequestSource } from '../http/routes.js';
-import type { CommitPart, CommitParts } from '../ops/commit.js';
+import type { CommitPart } from '../ops/commit.js';
 import type { Write } from '../storage/collection.js';
 
 /**
@@ -65,20 +65,8 @@ export interface ReadAccount {
 
 export type SignInMethods = ReturnType<typeof createSignInMethods>;
 
-export function createSignInMethods(commit: CommitParts) {
+export function createSignInMethods() {
   const methods: { name: string; method: SignInMethod }[] = [];
-
-  const removal = async (account: string, source?: RequestSource): Promise<readonly CommitPart[]> => {
-    const parts = methods.map(async ({ method }) => (await method.removal?.(account, source)) ?? []);
-    return (await Promise.all(parts)).flat();
-  };
-
-  const removeAll = async (account: string, source?: RequestSource): Promise<void> => {
-    for (;;) {
-      const parts = await removal(account, source);
-      if (parts.every((part) => part === undefined) || (await commit(parts)).committed) return;
-    }
-  };
 
   return {
     /** A domain may add several parts under one name. */
@@ -93,12 +81,9 @@ export function createSignInMethods(commit: CommitParts) {
     },
 
     /** What removes everything but the password, which belongs to the account; `source` as for `SignInMethod.removal`. No mail: it would go to the new owner. */
-    removal,
-
-    /** Deletes everything but the password. */
-    forget: (account: string): Promise<void> => removeAll(account),
-
-    /** The same for an account that has a new owner, with records in the audit. */
-    remove: (account: string, source: RequestSource): Promise<void> => removeAll(account, source),
+    async removal(account: string, source?: RequestSource): Promise<readonly CommitPart[]> {
+      const parts = methods.map(async ({ method }) => (await method.removal?.(account, source)) ?? []);
+      return (await Promise.all(parts)).flat();
+    },
   };
 }

@@ -79,7 +79,7 @@ export function createModuleContext<A extends AuditLog>(
     /** Modules add what they store about an account, for its export and its deletion. */
     accountData: createAccountData(),
     /** Modules add what gives access to an account. */
-    signInMethods: createSignInMethods(commit),
+    signInMethods: createSignInMethods(),
     backgroundTasks: createBackgroundTasks(log),
     /** Writes that failed without a known outcome. */
     unknownWrites,

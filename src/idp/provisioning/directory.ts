@@ -1,7 +1,8 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { type Audit, type AuditRecord, actorOf, changeDetail } from '../../core/ops/audit.js';
-import type { CommitParts } from '../../core/ops/commit.js';
+import type { CommitPart, CommitParts } from '../../core/ops/commit.js';
+import type { SignInMethods } from '../../core/server/contributions.js';
 import type { Change, Estimate, Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
@@ -43,9 +44,10 @@ const ENDING_FIELDS = [
 const LAST_CHARACTER = '\u{10ffff}';
 
 /** What a change of the state depends on. */
-type StateOf = Pick<PrincipalDocument, 'id' | 'kind' | 'state' | 'epoch'>;
+type StateOf = Pick<PrincipalDocument, 'id' | 'kind' | 'state' | 'epoch' | 'signInRevision'>;
 
 export interface DirectoryDependencies {
+  signInMethods: Pick<SignInMethods, 'removal'>;
   endSessions: EndSessions;
   commit: CommitParts;
   audit: Pick<Audit, 'entry'>;
@@ -54,7 +56,7 @@ export interface DirectoryDependencies {
 
 export function createDirectory(
   principals: PrincipalCollection,
-  { endSessions, commit, audit, clock }: DirectoryDependencies,
+  { signInMethods, endSessions, commit, audit, clock }: DirectoryDependencies,
 ) {
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
@@ -65,23 +67,27 @@ export function createDirectory(
     change: Change<PrincipalDocument>,
     record: Pick<AuditRecord, 'event' | 'detail'>,
     source: RequestSource,
+    removal: readonly CommitPart[] = [],
   ): Promise<boolean> => {
-    const { id, kind, state, epoch } = found;
+    const { id, kind, state, epoch = null, signInRevision = null } = found;
     const { committed } = await commit([
-      principals.changing({ id, kind, state, epoch: epoch ?? null }, change),
+      principals.changing({ id, kind, state, epoch, signInRevision }, change),
+      ...removal,
       await endSessions(found),
       audit.entry({ ...record, subject: id, ...actorOf(source) }),
     ]);
     return committed;
   };
 
-  const remove = (found: StateOf, source: RequestSource): Promise<boolean> => {
+  /** With what gives access to it. */
+  const remove = async (found: StateOf, source: RequestSource): Promise<boolean> => {
     const deletion: Change<PrincipalDocument> = {
       set: { state: 'deleted', updatedAt: clock.now() },
       unset: [...(['name', 'passwordHash', 'secretHash', 'keys'] as const), ...ENDING_FIELDS],
       inc: { epoch: 1 },
     };
-    return end(found, deletion, { event: `${found.kind}.deleted` }, source);
+    const removal = await signInMethods.removal(found.id);
+    return end(found, deletion, { event: `${found.kind}.deleted` }, source, removal);
   };
 
   const removeKind = async (sub: string, kind: Kind, source: RequestSource): Promise<boolean> => {
@@ -175,7 +181,15 @@ export function createDirectory(
     /** The same for a human, invited or not. */
     deleteHuman: (sub: string, source: RequestSource): Promise<boolean> => removeKind(sub, 'human', source),
     /** The same at the request of the human, unless the credentials have changed since `person` was read. */
-    deleteSelf: (person: Pick<PrincipalDocument, 'id' | 'epoch'>, source: RequestSource): Promise<boolean> =>
-      remove({ ...person, kind: 'human', state: 'active' }, source),
+    async deleteSelf(
+      { id, epoch }: Pick<PrincipalDocument, 'id' | 'epoch'>,
+      source: RequestSource,
+    ): Promise<boolean> {
+      for (;;) {
+        const found = await get(id);
+        if (found?.kind !== 'human' || found.state !== 'active' || found.epoch !== epoch) return false;
+        if (await remove(found, source)) return true;
+      }
+    },
   };
 }

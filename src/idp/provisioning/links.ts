@@ -54,8 +54,7 @@ export interface LinkDependencies extends NewLinkDependencies {
   firstOperator: Pick<FirstOperator, 'look' | 'create'>;
   /** Absent without a mail server. */
   mails?: PersonMails | undefined;
-  /** Removes the passkeys and the second factor of a person. Absent where no link is used. */
-  removeOtherLogins?: SignInMethods['remove'] | undefined;
+  signInMethods: Pick<SignInMethods, 'removal'>;
   /** Lets the owner give codes of a second factor from this address. Absent if no user can have one. */
   trustForCodes?: ((sub: string, ip: string) => Promise<void>) | undefined;
   endSessions: EndSessions;
@@ -68,7 +67,7 @@ const REPETITIONS = fixedWindow('link.repetition', 10, DAY);
 
 export function createLinks(principals: PrincipalCollection, deps: LinkDependencies) {
   const { passwords, passwordPolicy, throttle, firstOperator, mails } = deps;
-  const { endSessions, forgetConsents, commit, audit, clock } = deps;
+  const { signInMethods, endSessions, forgetConsents, commit, audit, clock } = deps;
 
   /**
    * What the page behind a link is about. Does not use the link.
@@ -99,27 +98,33 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     return { principal, isInvitation, isUsed: !isCurrent && !isMailed, expiresAt };
   };
 
+  /** Whether the link can still be used. */
+  const isLinkOf = (principal: PrincipalDocument, { isInvitation }: LinkTarget, hash: string): boolean => {
+    const { state, linkHash, linkExpiresAt, mailedLinkHash, mailedLinkExpiresAt } = principal;
+    const expiresAt =
+      mailedLinkHash === hash ? mailedLinkExpiresAt : linkHash === hash ? linkExpiresAt : undefined;
+    return state === (isInvitation ? 'invited' : 'active') && (expiresAt ?? 0) > clock.now();
+  };
+
   /** The records of an invitation that was accepted. */
   const recordAcceptance = (subject: string, becomesOperator: boolean, { ip }: RequestSource) => [
     audit.entry({ event: 'invitation.accepted', subject, ip }),
     ...(becomesOperator ? [audit.entry({ event: 'operator.granted', subject, ip })] : []),
   ];
 
-  /** Sets the password and marks the link as used. `null` if the link is not valid any more. */
-  const useLink = async (
+  /** Sets the password and marks the link as used. `null` if the principal has changed since it was read. */
+  const tryUse = async (
     principal: PrincipalDocument,
     { isInvitation, expiresAt }: LinkTarget,
     hash: string,
-    password: string,
+    passwordHash: string,
     source: RequestSource,
   ): Promise<PrincipalDocument | null> => {
-    const { id, handle, epoch, operatorLinkHash } = principal;
+    const { id, epoch, operatorLinkHash } = principal;
     const isMailed = principal.mailedLinkHash === hash;
     // Someone else may have signed up with the address. The name of a stranger is not greeted in later e-mails.
     const changesOwner = isMailed && (principal.emailVerifiedAt ?? principal.invitedAt) === undefined;
     const becomesOperator = operatorLinkHash === hash;
-    await passwordPolicy.validate(password, [handle]);
-    const passwordHash = await passwords.hash(password, source.isDisconnected);
     const now = clock.now();
     const current = isMailed
       ? { mailedLinkHash: hash, mailedLinkExpiresAt: { gt: now } }
@@ -139,12 +144,8 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
         ...(isMailed ? VERIFICATION_FIELDS : []),
         ...(changesOwner ? (['name'] as const) : []),
       ],
-      inc: { epoch: 1 },
+      inc: { epoch: 1, ...(changesOwner && { signInRevision: 1 }) },
     };
-    const removeOtherLogins = async () => {
-      if (changesOwner) await deps.removeOtherLogins?.(id, source);
-    };
-    await removeOtherLogins();
     const { committed } = await commit([
       principals.changing(
         {
@@ -153,9 +154,11 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
           epoch: epoch ?? null,
           ...current,
           ...(becomesOperator && { operatorLinkHash: hash }),
+          ...(changesOwner && { signInRevision: principal.signInRevision ?? null }),
         },
         use,
       ),
+      ...(changesOwner ? await signInMethods.removal(id, source) : []),
       await endSessions(principal),
       ...(isInvitation
         ? recordAcceptance(id, becomesOperator, source)
@@ -164,10 +167,29 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
             audit.entry({ event: 'password.reset', subject: id, ip: source.ip }),
           ]),
     ]);
-    // Afterwards, because until then the stranger could allow more, and add logins.
-    if (committed && changesOwner) await forgetConsents?.(id);
-    await removeOtherLogins();
-    return committed ? applyChange(principal, use) : null;
+    if (!committed) return null;
+    // Afterwards, because until then the stranger could allow more.
+    if (changesOwner) await forgetConsents?.(id);
+    return applyChange(principal, use);
+  };
+
+  /** Decides again while the link is valid, for example after a new passkey of a stranger. `null` if it is not valid any more. */
+  const useLink = async (
+    found: PrincipalDocument,
+    target: LinkTarget,
+    hash: string,
+    password: string,
+    source: RequestSource,
+  ): Promise<PrincipalDocument | null> => {
+    await passwordPolicy.validate(password, [found.handle]);
+    const passwordHash = await passwords.hash(password, source.isDisconnected);
+    let principal: PrincipalDocument | null = found;
+    while (principal && isLinkOf(principal, target, hash)) {
+      const user = await tryUse(principal, target, hash, passwordHash, source);
+      if (user) return user;
+      principal = await principals.findOne({ id: found.id });
+    }
+    return null;
   };
 
   /** Creates the first operator. `null` if the link is not valid any more. */

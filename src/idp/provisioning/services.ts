@@ -35,7 +35,7 @@ export interface ProvisioningModuleOptions {
 export type ProvisioningServices = ReturnType<typeof createProvisioningServices>;
 
 export function createProvisioningServices(context: ModuleContext, options: ProvisioningModuleOptions) {
-  const { store, signInMethods } = context;
+  const { store } = context;
   const { issuer, isSignupOpen, mails, adminToken, inviteToken = adminToken } = options;
   const collection = principalCollection(store);
   const shared = { ...context, ...options };
@@ -43,12 +43,11 @@ export function createProvisioningServices(context: ModuleContext, options: Prov
   const principals = createPrincipals(collection, { ...shared, newVerification });
   const { authenticate } = principals;
   const firstOperator = createFirstOperator(setupCollection(store), collection, shared);
-  const removeOtherLogins = signInMethods.remove;
   return {
     issuer,
     isSignupOpen,
     principals,
-    links: createLinks(collection, { ...shared, firstOperator, removeOtherLogins }),
+    links: createLinks(collection, { ...shared, firstOperator }),
     clients: createClients(clientCollection(store), shared),
     directory: createDirectory(collection, shared),
     operators: createOperatorRoles(collection, context),

@@ -1,5 +1,6 @@
 import type { PublicJwk } from '../../core/kernel/public-jwk.js';
 import type { Effect } from '../../core/ops/commit.js';
+import type { UsedLink } from '../../core/ops/used-links.js';
 import { type Collection, nullIfTaken, type Store } from '../../core/storage/collection.js';
 
 export const KINDS = ['agent', 'human'] as const;
@@ -32,7 +33,7 @@ export interface PrincipalDocument {
   passkeyOnly?: true;
   /** Incremented to invalidate all codes, tokens and sessions issued before. */
   epoch?: number;
-  /** Incremented by every change of passkeys and of the second factor. */
+  /** Incremented by every change of passkeys and of the second factor, and with a new owner. */
   signInRevision?: number;
   /** SHA-256 of the link that sets a password: an invitation or a reset. */
   linkHash?: string;
@@ -46,7 +47,7 @@ export interface PrincipalDocument {
   /** When a link that was mailed to the handle was used. */
   emailVerifiedAt?: number;
   /** The last used link. Until its expiry, the request that has used it can be repeated. */
-  usedLink?: UsedLink;
+  usedLink?: UsedPrincipalLink;
   /** Present when the principal was invited, so that the operator chose the handle. */
   invitedAt?: number;
   /** Present when the operator created the agent. */
@@ -61,12 +62,9 @@ export interface PrincipalDocument {
   updatedAt: number;
 }
 
-export interface UsedLink {
-  /** SHA-256 of its token. */
-  hash: string;
+export interface UsedPrincipalLink extends UsedLink {
   /** `setup`: to make the first operator. */
   purpose: 'setup' | 'invitation' | 'reset' | 'verification';
-  expiresAt: number;
 }
 
 export interface AgentKey {

@@ -48,8 +48,6 @@ export interface UserDocument {
   /** SHA-256 of the newest token that allows signing in from a new address while the account is throttled. */
   unlockHash?: string;
   unlockExpiresAt?: number;
-  /** SHA-256 of the last code that has given the account to the owner of its address. */
-  usedLinkHash?: string;
   /** The last link that was used, unless its effect was changed since. */
   usedLink?: UsedUserLink;
   /** JSON objects of the host: see `metadata.ts`. Absent if they are empty. */

@@ -2,6 +2,7 @@ import t, { type Test } from 'tap';
 import { createCommit } from '../../../src/core/ops/commit.js';
 import { createPasswordPolicy } from '../../../src/core/passwords/common.js';
 import { createPasswords } from '../../../src/core/passwords/hasher.js';
+import { createSignInMethods } from '../../../src/core/server/contributions.js';
 import { createLinks } from '../../../src/idp/provisioning/links.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import { type Answer, basic, CHEAP, PASSWORD } from '../../kit/app.js';
@@ -48,6 +49,7 @@ async function resetLink(t: Test, idp: IdpApp, sub: string): Promise<string> {
   const people = principalCollection(store);
   const nothing = async () => undefined;
   const links = createLinks(people, {
+    signInMethods: createSignInMethods(),
     endSessions: async () => NO_EFFECT,
     firstOperator: { look: async () => null, create: async () => null },
     commit: createCommit(store),

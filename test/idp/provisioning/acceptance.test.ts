@@ -1,6 +1,7 @@
 import t from 'tap';
 import { systemRandom } from '../../../src/core/kernel/secrets.js';
 import { createCommit } from '../../../src/core/ops/commit.js';
+import { createSignInMethods } from '../../../src/core/server/contributions.js';
 import type { Store } from '../../../src/core/storage/collection.js';
 import type { FirstOperator } from '../../../src/idp/provisioning/first-operator.js';
 import { createLinks } from '../../../src/idp/provisioning/links.js';
@@ -46,6 +47,7 @@ const linksOn = (
   { hash = async () => 'a hash', firstOperator = NO_FIRST_OPERATOR } = {},
 ) =>
   createLinks(principals, {
+    signInMethods: createSignInMethods(),
     endSessions: async () => NO_EFFECT,
     firstOperator,
     commit: createCommit(store),

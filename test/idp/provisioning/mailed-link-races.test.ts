@@ -4,7 +4,9 @@ import { type Clock, DAY } from '../../../src/core/kernel/clock.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { type AuditRecord, createAudit } from '../../../src/core/ops/audit.js';
 import { createCommit, effectOf } from '../../../src/core/ops/commit.js';
+import { createSignInMethods, type SignInMethods } from '../../../src/core/server/contributions.js';
 import { type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
+import { createReadPerson } from '../../../src/idp/logins.js';
 import { createDirectory } from '../../../src/idp/provisioning/directory.js';
 import { createLinks } from '../../../src/idp/provisioning/links.js';
 import { createPersonMails } from '../../../src/idp/provisioning/mails.js';
@@ -29,6 +31,18 @@ const VERIFICATION = `${'0'.repeat(32)}${'v'.repeat(43)}`;
 
 const mailsOf = (store: Store) => store.collection<{ id: string }>('mails');
 
+/** By the IDs of their accounts. */
+const passkeysOf = (store: Store) => store.collection<{ id: string }>('passkeys');
+
+function signInMethodsOn(store: Store): SignInMethods {
+  const methods = createSignInMethods();
+  const passkeys = passkeysOf(store);
+  methods.add('passkey', {
+    removal: async (id) => ((await passkeys.findOne({ id })) ? [passkeys.deleting({ id })] : []),
+  });
+  return methods;
+}
+
 async function setup(store: Store): Promise<void> {
   const until = fakeClock().now() + DAY;
   await principalCollection(store).insert({
@@ -39,6 +53,7 @@ async function setup(store: Store): Promise<void> {
   });
   createAudit(store, silent(fakeClock(), 'setup'));
   mailsOf(store);
+  passkeysOf(store);
 }
 
 const silent = (clock: Clock, seed: string) => ({
@@ -60,6 +75,7 @@ function domainOn(store: Store, seed: string) {
   const deps = {
     ...{ clock, mails, random: countedRandom(seed), issuer: () => 'https://id.example.test' },
     ...{ commit: createCommit(store), audit: createAudit(store, silent(clock, seed)) },
+    signInMethods: signInMethodsOn(store),
     endSessions: async () => NO_EFFECT,
     passwords: {
       problem: () => null,
@@ -102,6 +118,15 @@ const change = (store: Store) =>
     });
 const disable = (store: Store) => domainOn(store, 'disable').directory.disable(SUB, ORIGIN);
 const remove = (store: Store) => domainOn(store, 'delete').directory.deleteHuman(SUB, ORIGIN);
+/** In the session of a person whose password was not changed yet. */
+const addPasskey = async (store: Store) => {
+  const principals = principalCollection(store);
+  const person = await createReadPerson(principals, undefined)(SUB);
+  const isCurrent = (await principals.findOne({ id: SUB, state: 'active', epoch: null })) !== null;
+  const parts = person && [person.nextRevision, passkeysOf(store).inserting({ id: SUB })];
+  if (parts && isCurrent && (await createCommit(store)(parts)).committed) return;
+  throw Object.assign(new Error('wrong'), { code: 'wrong' });
+};
 const verify = (store: Store) =>
   domainOn(store, 'verify').verification.verify(
     VERIFICATION,
@@ -149,6 +174,23 @@ for (const [name, actors] of Object.entries<Scenario['actors']>({
     holds(t, await explore({ setup, actors, crash: true, check }));
   });
 }
+
+t.test(
+  'a passkey of a stranger does not outlive a new owner or a deletion, and refuses neither',
+  async (t) => {
+    for (const end of [use('mailed', 'one'), remove]) {
+      const scenario: Scenario = {
+        setup,
+        actors: [end, addPasskey],
+        async check(store, [ended]) {
+          insist(ended?.status === 'fulfilled', 'refused');
+          insist((await passkeysOf(store).count()) === 0, 'the stranger has a passkey');
+        },
+      };
+      holds(t, await explore(scenario));
+    }
+  },
+);
 
 t.test('a verification takes effect at most once, and never after another change', async (t) => {
   const isRight: Scenario['check'] = async (store, results) => {

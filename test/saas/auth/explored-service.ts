@@ -111,7 +111,7 @@ export function serviceOn(
     mails: silentMails,
     backgroundTasks: { run: () => undefined },
     accountData: createAccountData(),
-    signInMethods: createSignInMethods(createCommit(store)),
+    signInMethods: createSignInMethods(),
     ...eventSink(),
     unknownWrites: unknownWritesOn(clock),
     clock,

@@ -45,7 +45,7 @@ export default [
   },
   {
     name: 'a mailed code works several times', file: 'saas/auth/sign-in/email-login.ts', in: 'useCode',
-    replace: 'usedLinkHash: null,', by: '',
+    replace: '!(await codes.deleteOne(pending))', by: 'false',
     tests: [['saas/auth/login-codes-outage', 'of two requests with a code for']],
   },
   {

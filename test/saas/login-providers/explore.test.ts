@@ -54,7 +54,7 @@ function processOn(store: Store, seed: string) {
     identify: async () => null,
   };
   const commit = createCommit(store);
-  const signInMethods = createSignInMethods(commit);
+  const signInMethods = createSignInMethods();
   const readUser = createReadUser(userCollection(store), silentMails);
   const federation = createFederation({
     providers: new Map([['acme', provider]]),

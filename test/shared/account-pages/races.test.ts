@@ -2,6 +2,7 @@ import t from 'tap';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { createCommit } from '../../../src/core/ops/commit.js';
 import { createUnknownWrites } from '../../../src/core/ops/unknown-writes.js';
+import { createSignInMethods } from '../../../src/core/server/contributions.js';
 import type { Store } from '../../../src/core/storage/collection.js';
 import { createAccountSources } from '../../../src/idp/account.js';
 import { createAuthorization } from '../../../src/idp/oidc/authorize/service.js';
@@ -104,7 +105,10 @@ function processOn(store: Store, seed = 'a') {
       trustOnly: async () => undefined,
     } as never,
   });
-  const { deleteSelf, isDeleted } = createDirectory(collection, shared);
+  const { deleteSelf, isDeleted } = createDirectory(collection, {
+    ...shared,
+    signInMethods: createSignInMethods(),
+  });
   const directory = { findPrincipal: principals.find, findClient: async () => CLIENT, isDeleted } as never;
   const sessions = createSessionService({
     sessionDocuments: sessionCollection(store),

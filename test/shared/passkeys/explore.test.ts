@@ -125,7 +125,7 @@ t.test(
 
 /** The API of one process. */
 function flowsOn(store: Store, seed: string) {
-  const signInMethods = createSignInMethods(createCommit(store));
+  const signInMethods = createSignInMethods();
   contributePasskeys({ store, audit: SILENT_AUDIT, signInMethods });
   const auth = authOn(store, seed, { signInMethods });
   const service = serviceOn(store, createReadUser(userCollection(store), silentMails));

@@ -1,6 +1,5 @@
 import type { RequestSource } from '../../../core/http/routes.js';
 import { AppError } from '../../../core/kernel/errors.js';
-import type { LinkUse } from '../../../core/ops/used-links.js';
 import type { Change } from '../../../core/storage/collection.js';
 import { applyChange } from '../../../core/storage/semantics.js';
 import type { AuthDependencies } from '../dependencies.js';
@@ -13,9 +12,6 @@ import type { SignedIn, SignIn } from './sign-in.js';
 
 /** The accounts of people who have proven with a mailed code that an address is theirs. */
 export type CodeAccounts = ReturnType<typeof createCodeAccounts>;
-
-/** Both use up the code. */
-export type CodeOutcome = { signedIn: SignedIn } | { refusal: AppError };
 
 export interface CodeAccountDependencies extends AuthDependencies, SignIn {
   verificationParts: Verification['verificationParts'];
@@ -48,14 +44,10 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
    * Gives an account whose address was not verified to the owner of the address: a stranger may have registered it, who
    * keeps neither the password nor a session. `null` if the account has changed since `user` was read.
    */
-  const takeOver = async (
-    user: UserDocument,
-    use: LinkUse,
-    source: RequestSource,
-  ): Promise<UserDocument | null> => {
+  const takeOver = async (user: UserDocument, source: RequestSource): Promise<UserDocument | null> => {
     const { id, email, passwordHash, passwordVersion, sessionEpoch, signInRevision = null } = user;
     const change: Change<UserDocument> = {
-      set: { emailVerified: true, usedLinkHash: use.usedLinkHash },
+      set: { emailVerified: true },
       unset: ['passwordHash', ...ALL_LINK_FIELDS, 'usedLink', 'keptSession'],
       inc: { passwordVersion: 1, sessionEpoch: 1 },
     };
@@ -79,7 +71,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
   /** The account with a verified address; a sign-in if it was created for it. @throws CODE_EXPIRED, and those of `register` */
   const openAccount = async (
     { userId, epoch = 0 }: LoginCodeDocument,
-    { email, locale, use }: Parameters<CodeAccounts['signIn']>[1],
+    { email, locale }: Parameters<CodeAccounts['signIn']>[1],
     source: RequestSource,
   ): Promise<{ user: UserDocument } | { signedIn: SignedIn }> => {
     for (;;) {
@@ -89,13 +81,11 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
         if (signedIn) return { signedIn };
         continue;
       }
-      // By this code, in a request that has failed after that.
-      const isTakenOver = user?.usedLinkHash === use.usedLinkHash && user.sessionEpoch === epoch + 1;
       // What ends sessions ends codes: a reset, a new password, a suspension, the deletion.
-      const isSame = user?.id === (userId ?? user?.id) && (isTakenOver || user?.sessionEpoch === epoch);
+      const isSame = user?.id === (userId ?? user?.id) && user?.sessionEpoch === epoch;
       if (!user || !isSame || isDisabled(user)) throw authErrors.CODE_EXPIRED();
-      if (user.emailVerified && !isTakenOver) return { user };
-      const taken = isTakenOver ? user : await takeOver(user, use, source);
+      if (user.emailVerified) return { user };
+      const taken = await takeOver(user, source);
       if (!taken) continue;
       await throttle.trustOnly(email, source.ip);
       return { user: taken };
@@ -107,28 +97,23 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
      * Signs in to the account with the address, or creates one.
      * @param document the request for the code that was used
      * @throws CODE_EXPIRED if the account was reset, suspended or deleted since the request; REGISTRATION_DISABLED,
-     *   REGISTRATION_REJECTED, RATE_LIMITED
+     *   REGISTRATION_REJECTED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED, RATE_LIMITED
      */
     async signIn(
       document: LoginCodeDocument,
-      given: { email: string; locale: string | undefined; use: LinkUse },
+      given: { email: string; locale: string | undefined },
       source: RequestSource,
-    ): Promise<CodeOutcome> {
+    ): Promise<SignedIn> {
       const opened = await openAccount(document, given, source);
-      if ('signedIn' in opened) return opened;
+      if ('signedIn' in opened) return opened.signedIn;
       const { user } = opened;
       await deps.secondFactors?.trust(user.id, source.ip);
-      try {
-        await deps.secondFactorStep?.demand(user, FIRST_FACTOR.code, source);
-      } catch (error) {
-        if (error instanceof AppError) return { refusal: error };
-        throw error;
-      }
+      await deps.secondFactorStep?.demand(user, FIRST_FACTOR.code, source);
       const [signedIn] = await Promise.all([
         deps.signIn(user, source, AMR),
         throttle.trust(user.email, source.ip),
       ]);
-      return { signedIn };
+      return signedIn;
     },
   };
 }

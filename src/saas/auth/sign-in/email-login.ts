@@ -4,7 +4,6 @@ import { addressBlock } from '../../../core/kernel/addresses.js';
 import { FUTURE_TOLERANCE_MS } from '../../../core/kernel/clock.js';
 import type { Sealed } from '../../../core/kernel/sealed.js';
 import { isSecretOf, newToken, sha256 } from '../../../core/kernel/secrets.js';
-import { createUsedLinks, type LinkUse } from '../../../core/ops/used-links.js';
 import { authErrors } from '../errors.js';
 import { authLimits } from '../limits.js';
 import { isDisabled } from '../store.js';
@@ -39,7 +38,6 @@ export interface EmailLoginDependencies extends CodeAccountDependencies {
 
 export function createEmailLogin(deps: EmailLoginDependencies) {
   const { users, codes, loginTokens, mails, throttle, audit, clock, random } = deps;
-  const usedLinks = createUsedLinks(codes, deps);
   const accounts = createCodeAccounts(deps);
 
   /** Strangers can use up the mails to an address, but not those of requests from its known locations. */
@@ -85,30 +83,26 @@ export function createEmailLogin(deps: EmailLoginDependencies) {
   const useCode = async (
     { secret }: LoginRequest,
     code: string,
-    use: LinkUse,
     { ip }: RequestSource,
   ): Promise<LoginCodeDocument | null> => {
-    const { id, usedLinkHash, unansweredSince } = use;
     const now = clock.now();
     const pending = {
-      id,
-      usedLinkHash: null,
+      id: sha256(secret),
       expiresAt: { gt: now, lte: now + LOGIN_CODE_TTL_MS + FUTURE_TOLERANCE_MS },
     };
     const counted = await codes.updateOne(
       { ...pending, attemptsLeft: { gt: 0 } },
       { inc: { attemptsLeft: -1 } },
     );
-    if (counted && !isSecretOf(textOf(secret, code), counted.codeHash)) {
+    if (!counted) throw authErrors.CODE_EXPIRED();
+    if (!isSecretOf(textOf(secret, code), counted.codeHash)) {
       const { userId: subject } = counted;
       await audit.recordFailure({ event: 'login.code-refused', ip, ...(subject && { subject }) });
       return null;
     }
-    const set = counted && { usedLinkHash, usedLink: { expiresAt: counted.expiresAt }, unansweredSince };
-    const used = set && (await codes.updateOne(pending, { set }));
-    const document = used ?? (await usedLinks.takeOverUnanswered(use));
-    if (!document) throw authErrors.CODE_EXPIRED();
-    return document;
+    // Of parallel requests with the right code, one deletes it.
+    if (!(await codes.deleteOne(pending))) throw authErrors.CODE_EXPIRED();
+    return counted;
   };
 
   return {
@@ -132,8 +126,7 @@ export function createEmailLogin(deps: EmailLoginDependencies) {
     },
 
     /**
-     * Signs in, and verifies the address. A code works once; a repetition of a request that has failed succeeds. An account
-     * whose address was not verified loses its password, sessions and everything else that signs in: a stranger may have
+     * Signs in, and verifies the address. A code works once, also if the request fails after that. An account whose address was not verified loses its password, sessions and everything else that signs in: a stranger may have
      * registered it.
      * @throws INVALID_CODE, CODE_EXPIRED, REGISTRATION_DISABLED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED,
      *   RATE_LIMITED
@@ -145,17 +138,12 @@ export function createEmailLogin(deps: EmailLoginDependencies) {
       await throttle.count(authLimits.login, source.ip);
       const request = loginTokens.open(loginToken);
       if (!request) throw authErrors.CODE_EXPIRED();
-      const { email, secret } = request;
+      const { email } = request;
       const code = readLoginCode(typed);
-      const use = usedLinks.begin(sha256(secret), hashOf(secret, code));
       const guess = { account: `login code of ${email}`, ip: source.ip, kind: 'code' } as const;
-      const outcome = await usedLinks.complete(use, async () => {
-        const document = await throttle.attempt(guess, () => useCode(request, code, use, source));
-        if (!document) throw authErrors.INVALID_CODE();
-        return accounts.signIn(document, { email, locale, use }, source);
-      });
-      if ('refusal' in outcome) throw outcome.refusal;
-      return outcome.signedIn;
+      const document = await throttle.attempt(guess, () => useCode(request, code, source));
+      if (!document) throw authErrors.INVALID_CODE();
+      return accounts.signIn(document, { email, locale }, source);
     },
   };
 }

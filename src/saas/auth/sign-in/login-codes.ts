@@ -3,7 +3,7 @@ import type { Random } from '../../../core/kernel/secrets.js';
 import { typedCode } from '../../../core/kernel/text.js';
 import type { Collection, Store } from '../../../core/storage/collection.js';
 
-/** A sign-in by e-mail, for an address with an account or without. An address can have several at a time. */
+/** A sign-in by e-mail, for an address with an account or without, until its code is used. An address can have several at a time. */
 export interface LoginCodeDocument {
   /** SHA-256 of the secret in the login token, which the browser has that began the sign-in. */
   id: string;
@@ -15,10 +15,6 @@ export interface LoginCodeDocument {
   /** The account with this address when the code was requested, and its `sessionEpoch`; absent if there was none. */
   userId?: string;
   epoch?: number;
-  /** `codeHash`, once the code was used. The others are those of `LinkOwner`. */
-  usedLinkHash?: string;
-  usedLink?: { expiresAt: number };
-  unansweredSince?: number;
 }
 
 export type LoginCodes = Collection<LoginCodeDocument>;
@@ -26,8 +22,7 @@ export type LoginCodes = Collection<LoginCodeDocument>;
 export const loginCodeCollection = (store: Store): LoginCodes =>
   store.collection<LoginCodeDocument>('loginCodes', {
     indexes: [['expiresAt']],
-    fields: ['usedLinkHash'],
-    numbers: ['expiresAt', 'attemptsLeft', 'unansweredSince'],
+    numbers: ['expiresAt', 'attemptsLeft'],
   });
 
 export const LOGIN_CODE_TTL_MS = 10 * MINUTE;
