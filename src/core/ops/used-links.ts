@@ -9,7 +9,11 @@ export interface UsedLink {
   expiresAt: number;
 }
 
-/** The used link, if it is this one and would still be valid. */
+/**
+ * The used link, if it is this one and would still be valid.
+ *
+ * @param hash of the link of the request
+ */
 export function repeatedLink<T extends UsedLink>(
   usedLink: T | undefined,
   hash: string,
