@@ -2,7 +2,10 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import { createFactorService, type FactorDependencies } from './service.js';
 import { factorCollection, factorRemoval } from './store.js';
 
-/** The keys that encrypt secrets, the current one first; the name that authenticator apps show; and how an account is read before a change. */
+/**
+ * The keys that encrypt secrets, the current one first; the name that authenticator apps show; and how an account is read
+ * before a change.
+ */
 export type FactorModuleOptions = Pick<FactorDependencies, 'keys' | 'issuer' | 'readAccount'>;
 
 /** The second factors of accounts. */
