@@ -63,7 +63,7 @@ export const SECTIONS = [
     needs: ['mongod'],
     tests: list(
       `saas/auth/processes bin/store-copy bin/store-sql bin/stores idp/oidc/processes
-      core/storage/mongodb core/storage/mongodb-batches core/storage/postgresql`,
+      core/storage/mongodb core/storage/mongodb-batches core/storage/postgresql core/storage/postgresql-hosts`,
     ),
   },
   {

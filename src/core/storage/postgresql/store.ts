@@ -124,7 +124,7 @@ function readPostgresqlCollection<T extends { id: string }, R>(
 function postgresqlCollectionNames(uri: string): Promise<string[]> {
   return withConnection(uri, async (connection, schema) => {
     const tables = await connection.read((send) => readTables(send, schema));
-    return [...(tables?.keys() ?? [])];
+    return [...(tables ?? [])].filter(([, { isView }]) => !isView).map(([name]) => name);
   });
 }
 
