@@ -62,7 +62,8 @@ export const SECTIONS = [
     run: 'npm run test:engines',
     needs: ['mongod'],
     tests: list(
-      'saas/auth/processes bin/store-copy bin/stores idp/oidc/processes core/storage/mongodb core/storage/mongodb-batches',
+      `saas/auth/processes bin/store-copy bin/store-sql bin/stores idp/oidc/processes
+      core/storage/mongodb core/storage/mongodb-batches core/storage/postgresql core/storage/postgresql-hosts`,
     ),
   },
   {

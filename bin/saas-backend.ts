@@ -8,7 +8,7 @@ await run({
   commands: {
     serve: { summary: 'Start the server (default)', load: () => import('./commands/serve.js') },
     backup: { summary: 'Copy the store into a new file', load: () => import('./commands/backup.js') },
-    store: { summary: 'Move to another database: copy', load: () => import('./commands/store.js') },
+    store: { summary: 'Move to another database: copy, sql', load: () => import('./commands/store.js') },
     audit: { summary: 'Read the audit: list, purge', load: () => import('./commands/audit.js') },
     doctor: {
       summary: 'Check the configuration, the store and the port',

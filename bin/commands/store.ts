@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { readVariable } from '../../src/core/config/options.js';
 import { copyStore } from '../../src/core/server/copy.js';
 import { storeUriOf } from '../../src/core/server/options.js';
+import { engineFor } from '../../src/core/storage/engines.js';
 import { storeUriProblem } from '../../src/core/storage/open.js';
 import { type CommonOptions, examples } from '../command.js';
 import type { Program } from '../program.js';
@@ -14,7 +15,11 @@ the source first. Repeat the command after an interruption: it continues.`;
 
 const ARGUMENT = 'URI, or name of the environment variable that contains it';
 
+const SQL = `Print the SQL that creates the schema, tables, columns, indexes and views that a PostgreSQL database lacks, for a role \
+that may create them. Nothing is changed.`;
+
 type CopyOptions = CommonOptions & { stopped?: true };
+type SqlOptions = CommonOptions & { all?: true };
 
 export function define(group: Command, program: Program): void {
   const { name, storeVariable } = program;
@@ -23,7 +28,11 @@ export function define(group: Command, program: Program): void {
     `${name} store copy sqlite:backup.db NEW_DATABASE_URI --stopped`,
     `${name} store copy ${storeVariable} sqlite:data/new.db --json`,
   ] as const;
-  group.addHelpText('after', examples(...copies));
+  const prints = [
+    `${name} store sql | psql postgres://owner@localhost/app`,
+    `${name} store sql --all`,
+  ] as const;
+  group.addHelpText('after', examples(...copies, ...prints));
   group
     .command('copy')
     .summary('Copy the store into an empty one of any engine')
@@ -36,6 +45,37 @@ export function define(group: Command, program: Program): void {
     )
     .addHelpText('after', examples(...copies))
     .action((from: string, to: string, options: CopyOptions) => copy(program, from, to, options));
+  group
+    .command('sql')
+    .summary('Print the SQL that creates the tables in PostgreSQL')
+    .description(SQL)
+    .argument('[uri]', `PostgreSQL database: ${ARGUMENT}`, storeVariable)
+    .option('--all', 'Print everything, without a connection to the database')
+    .addHelpText('after', examples(...prints))
+    .action((uri: string, options: SqlOptions) => printSql(program, uri, options));
+}
+
+async function printSql(
+  { name, storeVariable, loadCollections }: Program,
+  given: string,
+  { json, all }: SqlOptions,
+): Promise<void> {
+  // The names of the tables do not depend on the database.
+  const isAnyDatabase = all && given === storeVariable && !readVariable(given);
+  const uri = isAnyDatabase ? storeUriOf(name, 'postgres://localhost/any') : uriOf(name, 'uri', given);
+  const engine = engineFor(uri)?.name;
+  if (engine !== 'PostgreSQL')
+    fail(2, `error: argument 'uri' is a store URI of ${engine}, which needs no SQL. Give one of PostgreSQL.`);
+  try {
+    const { postgresqlDefinitions } = await import('../../src/core/storage/postgresql/store.js');
+    const { schema, definitions } = await postgresqlDefinitions(uri, await loadCollections(), all === true);
+    if (json) return say(JSON.stringify({ schema, statements: definitions }));
+    if (definitions.length === 0) return complain(`The schema ${schema} lacks nothing.`);
+    say(['BEGIN', ...definitions, 'COMMIT'].map((statement) => `${statement};`).join('\n'));
+  } catch (error) {
+    if ((error as Error).name !== 'StoreUnavailable') throw error;
+    fail(1, `${name} cannot read the database: ${sentences(error as Error)}`);
+  }
 }
 
 async function copy(

@@ -14,6 +14,7 @@ import { declareIdpCollections } from '../../src/idp/collections.js';
 import { userCollection } from '../../src/saas/auth/store.js';
 import { declareSaasCollections } from '../../src/saas/collections.js';
 import { onMongod } from '../core/storage/mongod.js';
+import { onPostgres } from '../core/storage/postgres.js';
 import { runProgram } from '../kit/command-line.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -166,6 +167,20 @@ await onMongod((server) => {
 
   t.test('a killed copy to MongoDB continues where it was killed', async (t) => {
     await resumes(t, server.fresh(t), 5000);
+  });
+});
+
+await onPostgres(({ fresh }) => {
+  t.test('a copy from SQLite to PostgreSQL continues sessions and accepts passwords', async (t) => {
+    await moves(t, `sqlite:${join(temporaryFolder(t), 'from.db')}`, fresh(t));
+  });
+
+  t.test('a copy from PostgreSQL to SQLite continues sessions and accepts passwords', async (t) => {
+    await moves(t, fresh(t), `sqlite:${join(temporaryFolder(t), 'to.db')}`);
+  });
+
+  t.test('a killed copy to PostgreSQL continues where it was killed', async (t) => {
+    await resumes(t, fresh(t), 5000);
   });
 });
 

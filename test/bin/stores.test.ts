@@ -50,9 +50,10 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'user unsuspend': ['ada@example.test'],
   'user grant': ['ada@example.test', 'pro'],
 };
-/** Commands that create a store, or use none. `store copy` names its stores as arguments: see its own tests. */
+/** Commands that create a store, or use none. Those of `store` name theirs as arguments: see their own tests. */
 const OTHERS = [
   'store copy',
+  'store sql',
   'serve',
   'doctor',
   'login',

@@ -13,6 +13,16 @@ export interface Shape {
   readonly declared: ReadonlyMap<string, FieldType>;
   /** Fields that are strings in every document: `id` and the unique ones. */
   readonly required: ReadonlySet<string>;
+  readonly view?: ShapeView;
+}
+
+/** A view of the documents of a collection: what each column contains. */
+export interface ShapeView {
+  readonly name: string;
+  readonly columns: Record<
+    string,
+    readonly [content: 'text' | 'boolean' | 'number' | 'time' | 'presence', field: string]
+  >;
 }
 
 /** Well below the limits of the stack and of SQLite, which is 1,000. */
@@ -37,7 +47,9 @@ export function shapeOf<T>(name: string, declaration: Declaration<T>): Shape {
   const bad =
     [name, ...declared.keys()].find((word) => !isFieldName(word)) ?? (declared.has('doc') ? 'doc' : null);
   if (bad !== null) throw new TypeError(`${name}: ${JSON.stringify(bad)} cannot be declared`);
-  return { name, unique, indexes, declared, required };
+  if (name.endsWith('_view')) throw new TypeError(`${name} is the name of a view`);
+  const { view } = declaration;
+  return { name, unique, indexes, declared, required, ...(view && { view }) };
 }
 
 /** Validates a filter with at least one condition. */

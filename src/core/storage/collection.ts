@@ -142,6 +142,23 @@ export interface Declaration<T> {
   booleans?: readonly BooleanField<T>[];
   unique?: readonly UniqueField<T>[];
   indexes?: readonly (readonly DeclaredField<T>[])[];
+  view?: View<T>;
+}
+
+/**
+ * A view of the documents for the queries of other applications, in PostgreSQL only. They rely on its columns: add further ones at the
+ * end, and never remove or change one.
+ */
+export interface View<T> {
+  name: `${string}_view`;
+  /** What each column contains. `presence`: whether the document has the field. */
+  columns: Record<
+    string,
+    | readonly ['text', StringField<T>]
+    | readonly ['boolean', BooleanField<T>]
+    | readonly ['number' | 'time', NumberField<T>]
+    | readonly ['presence', OptionalField<T>]
+  >;
 }
 
 /** An open database. */

@@ -138,6 +138,19 @@ export function principalCollection(store: Store): PrincipalCollection {
       ...(['createdAt', 'operatorSince', 'epoch', 'keyRevision', 'signInRevision'] as const),
       ...(['linkExpiresAt', 'mailedLinkExpiresAt', 'verifyExpiresAt'] as const),
     ],
+    view: {
+      name: 'principal_view',
+      columns: {
+        id: ['text', 'id'],
+        handle: ['text', 'handle'],
+        kind: ['text', 'kind'],
+        name: ['text', 'name'],
+        state: ['text', 'state'],
+        created_at: ['time', 'createdAt'],
+        email_verified_at: ['time', 'emailVerifiedAt'],
+        is_operator: ['presence', 'operatorSince'],
+      },
+    },
   });
 }
 

@@ -136,6 +136,19 @@ export function userCollection(store: Store): Users {
       'profileVersion',
     ],
     booleans: ['emailVerified'],
+    view: {
+      name: 'user_view',
+      columns: {
+        id: ['text', 'id'],
+        email: ['text', 'email'],
+        name: ['text', 'name'],
+        created_at: ['time', 'createdAt'],
+        email_verified: ['boolean', 'emailVerified'],
+        suspended: ['presence', 'suspendedAt'],
+        plan: ['text', 'subscriptionPlan'],
+        status: ['text', 'subscriptionStatus'],
+      },
+    },
   });
 }
 

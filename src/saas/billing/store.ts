@@ -210,6 +210,21 @@ export function subscriptionCollection(store: Store): Subscriptions {
   return store.collection<SubscriptionDocument>('subscriptions', {
     indexes: [['userId', 'startedAt'], ['status', 'startedAt'], ['startedAt'], ['recheckAt']],
     numbers: ['startedAt', 'recheckAt', 'rev'],
+    view: {
+      name: 'subscription_view',
+      columns: {
+        id: ['text', 'id'],
+        user_id: ['text', 'userId'],
+        plan: ['text', 'plan'],
+        status: ['text', 'status'],
+        quantity: ['number', 'quantity'],
+        started_at: ['time', 'startedAt'],
+        current_period_end: ['time', 'currentPeriodEnd'],
+        trial_end: ['time', 'trialEnd'],
+        cancel_at_period_end: ['boolean', 'cancelAtPeriodEnd'],
+        ended_at: ['time', 'endedAt'],
+      },
+    },
   });
 }
 

@@ -1,5 +1,5 @@
 /** The tables of a schema: what is there, and the statements that create what is missing. */
-import type { Shape } from '../checks.js';
+import type { Shape, ShapeView } from '../checks.js';
 import { StoreUnavailable } from '../collection.js';
 import { indexesOf } from '../indexes.js';
 import type { Connection, Send } from './connection.js';
@@ -21,8 +21,15 @@ const OWN_TABLES: Record<string, string> = {
   [MARKER_TABLE]: 'lane text PRIMARY KEY, marker text NOT NULL, at timestamptz NOT NULL DEFAULT now()',
 };
 
-/** The names of the tables in a schema, with their columns and indexes; `null` if there is no such schema. */
-export type Tables = ReadonlyMap<string, { columns: ReadonlySet<string>; indexes: ReadonlySet<string> }>;
+/** A table or a view. */
+interface Relation {
+  isView: boolean;
+  columns: ReadonlySet<string>;
+  indexes: ReadonlySet<string>;
+}
+
+/** The tables and views of a schema by name; `null` if there is no such schema. */
+export type Tables = ReadonlyMap<string, Relation>;
 
 /** The quoted name of a table. */
 export function tableName(schema: string, name: string): string {
@@ -31,18 +38,18 @@ export function tableName(schema: string, name: string): string {
 
 /** Reads the catalog. */
 export async function readTables(send: Send, schema: string): Promise<Tables | null> {
-  const text = `SELECT coalesce(c.relname, ''),
+  const text = `SELECT coalesce(c.relname, ''), c.relkind = 'v',
       (SELECT json_agg(attname) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
       (SELECT json_agg(i.relname) FROM pg_index JOIN pg_class AS i ON i.oid = indexrelid WHERE indrelid = c.oid AND indisvalid)
-    FROM pg_namespace AS n LEFT JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relkind IN ('r', 'p')
+    FROM pg_namespace AS n LEFT JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relkind IN ('r', 'p', 'v')
     WHERE nspname = $1`;
   const [rows = []] = await send({ text, values: [schema] });
   if (rows.length === 0) return null;
   const namesOf = (list: string | null | undefined) => new Set<string>(JSON.parse(list ?? '[]'));
   return new Map(
-    rows.map(([name, columns, indexes]) => [
+    rows.map(([name, isView, columns, indexes]) => [
       name as string,
-      { columns: namesOf(columns), indexes: namesOf(indexes) },
+      { isView: isView === 't', columns: namesOf(columns), indexes: namesOf(indexes) },
     ]),
   );
 }
@@ -100,8 +107,36 @@ function definitionsOf(schema: string, tables: Tables | null, shape: Shape): str
       `CREATE ${isUnique ? 'UNIQUE INDEX' : 'INDEX'} IF NOT EXISTS ${checkedName(name)} ON ${table} (${keys.join(', ')})`,
     );
   }
+  if (shape.view) definitions.push(...viewOf(schema, tables, shape, shape.view));
   return definitions;
 }
+
+/** The statement that creates a view or adds columns at its end. An older version leaves the view of a newer one as it is. */
+function viewOf(
+  schema: string,
+  tables: Tables | null,
+  { name: table, declared }: Shape,
+  { name, columns }: ShapeView,
+): string[] {
+  const present = tables?.get(name)?.columns;
+  if (Object.keys(columns).every((column) => present?.has(column))) return [];
+  const selected = Object.entries(columns).map(([column, [content, field]]) => {
+    const value = declared.has(field) ? quoteIdentifier(field) : `(doc->>'${field}')`;
+    return `${CONTENTS[content](value)} AS ${quoteIdentifier(column)}`;
+  });
+  return [
+    `CREATE OR REPLACE VIEW ${tableName(schema, name)} AS SELECT ${selected.join(', ')} FROM ${tableName(schema, table)}`,
+  ];
+}
+
+/** The expression for a column of a view. Times are milliseconds. */
+const CONTENTS: Record<ShapeView['columns'][string][0], (value: string) => string> = {
+  text: (value) => value,
+  boolean: (value) => `${value}::boolean`,
+  number: (value) => `${value}::bigint`,
+  time: (value) => `to_timestamp(${value}::double precision / 1000)`,
+  presence: (value) => `${value} IS NOT NULL`,
+};
 
 function checkedName(name: string): string {
   if (Buffer.byteLength(name) <= MAX_NAME_BYTES) return quoteIdentifier(name);

@@ -18,7 +18,7 @@ import {
   readTables,
   tableName,
 } from './schema.js';
-import { type HostPool, openSource } from './source.js';
+import { type HostPool, openSource, type Source } from './source.js';
 
 /** Version of the layout of the tables. Increment it when older versions can no longer read them. */
 const SCHEMA_VERSION = 1;
@@ -38,7 +38,34 @@ export async function openPostgresql(source: string | HostPool): Promise<Store> 
     await connection.close();
     throw error;
   }
+  return storeOf(connection, schema, []);
+}
+
+/**
+ * The statements that create what a store lacks. Changes nothing.
+ *
+ * @param declareCollections declares the collections of the product
+ * @param all whether to return everything, without a connection
+ */
+export async function postgresqlDefinitions(
+  uri: string,
+  declareCollections: (store: Store) => void,
+  all: boolean,
+): Promise<{ schema: string; definitions: string[] }> {
+  const { connection, schema } = all ? connectLater(await openSource(uri)) : await connect(uri);
   const declared: Shape[] = [];
+  const store = storeOf(connection, schema, declared);
+  try {
+    declareCollections(store);
+    const tables = all ? null : await connection.read((send) => readTables(send, schema));
+    return { schema, definitions: missingDefinitions(schema, tables, declared) };
+  } finally {
+    await store.close();
+  }
+}
+
+/** @param declared receives the shape of each declared collection */
+function storeOf(connection: Connection, schema: string, declared: Shape[]): Store {
   const create = createTables(connection, schema);
   const processId = systemRandom.bytes(16).toString('hex');
   const commit = createCommits(connection, tableName(schema, MARKER_TABLE), processId);
@@ -97,7 +124,7 @@ function readPostgresqlCollection<T extends { id: string }, R>(
 function postgresqlCollectionNames(uri: string): Promise<string[]> {
   return withConnection(uri, async (connection, schema) => {
     const tables = await connection.read((send) => readTables(send, schema));
-    return [...(tables?.keys() ?? [])];
+    return [...(tables ?? [])].filter(([, { isView }]) => !isView).map(([name]) => name);
   });
 }
 
@@ -111,8 +138,7 @@ export const engine: EngineModule = {
 
 /** Waits until the server has started, and checks it. */
 async function connect(source: string | HostPool): Promise<{ connection: Connection; schema: string }> {
-  const { pool, schema, release } = await openSource(source);
-  const connection = new Connection(pool, release);
+  const { connection, schema } = connectLater(await openSource(source));
   const until = performance.now() + MAX_START_MS;
   for (;;) {
     try {
@@ -125,6 +151,10 @@ async function connect(source: string | HostPool): Promise<{ connection: Connect
       throw error;
     }
   }
+}
+
+function connectLater({ pool, schema, release }: Source): { connection: Connection; schema: string } {
+  return { connection: new Connection(pool, release), schema };
 }
 
 async function withConnection<R>(

@@ -1,0 +1,131 @@
+/** What a host finds in PostgreSQL: views for joins, and foreign keys. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { collectionNames } from '../../../src/core/storage/inspect.js';
+import { openStore } from '../../../src/core/storage/open.js';
+import { principalCollection } from '../../../src/idp/provisioning/store.js';
+import { userCollection } from '../../../src/saas/auth/store.js';
+import { type SubscriptionDocument, subscriptionCollection } from '../../../src/saas/billing/store.js';
+import { compiled } from '../../kit/process.js';
+import { onPostgres } from './postgres.js';
+
+const NOW = Date.now();
+
+const USER = {
+  email: 'ada@example.test',
+  passwordVersion: 1,
+  emailVerified: true,
+  sessionEpoch: 0,
+  subscriptionStatus: 'active',
+  subscriptionPlan: 'pro',
+  createdAt: NOW,
+};
+
+const SUBSCRIPTION: SubscriptionDocument = {
+  id: 'sub_1',
+  userId: 'usr_1',
+  status: 'active',
+  plan: 'pro',
+  quantity: 3,
+  currentPeriodEnd: NOW + 1000,
+  cancelAtPeriodEnd: false,
+  startedAt: NOW,
+  items: [],
+  at: 0,
+  statusAt: 0,
+  heardAt: 0,
+  rev: 1,
+  createdAt: NOW,
+  updatedAt: NOW,
+};
+
+/** The statements of the section of docs/storage.md. */
+function documentedStatements(): string[] {
+  const page = readFileSync(join(compiled('.'), '../docs/storage.md'), 'utf8');
+  const [, block = ''] = /### Joins\n[\s\S]*?```sql\n([\s\S]*?)```/.exec(page) ?? [];
+  return block.split('\n\n');
+}
+
+await onPostgres((postgres) => {
+  async function opened(t: Test) {
+    const uri = postgres.fresh(t);
+    const store = await openStore(uri);
+    t.teardown(() => store.close());
+    const schema = new URL(uri).searchParams.get('schema') as string;
+    return { uri, store, schema, client: await postgres.client(t) };
+  }
+
+  t.test('a table of the host refers to users, and one query joins it with the views', async (t) => {
+    const { store, schema, client } = await opened(t);
+    const [users, subscriptions] = [userCollection(store), subscriptionCollection(store)];
+    await users.insert({ id: 'usr_1', name: 'Ada', ...USER });
+    await users.insert({ id: 'usr_2', ...USER, email: 'eve@example.test', suspendedAt: NOW });
+    await subscriptions.insert(SUBSCRIPTION);
+    const views = await client.query(`SELECT * FROM ${schema}.user_view ORDER BY id`);
+    const ada = { id: 'usr_1', email: 'ada@example.test', name: 'Ada', created_at: new Date(NOW) };
+    const rest = { email_verified: true, suspended: false, plan: 'pro', status: 'active' };
+    const eve = { id: 'usr_2', email: 'eve@example.test', name: null, suspended: true };
+    t.strictSame(views.rows, [
+      { ...ada, ...rest },
+      { ...ada, ...rest, ...eve },
+    ]);
+    t.match((await client.query(`SELECT * FROM ${schema}.subscription_view`)).rows, [
+      {
+        user_id: 'usr_1',
+        quantity: '3',
+        current_period_end: new Date(NOW + 1000),
+        trial_end: null,
+        cancel_at_period_end: false,
+      },
+    ]);
+
+    const [table = '', query = '', ...others] = documentedStatements();
+    t.strictSame(others, []);
+    const here = (text: string) => text.replaceAll('saas.', `${schema}.`);
+    await client.query(`SET search_path TO ${schema}`);
+    await client.query(here(table));
+    const insert = "INSERT INTO projects (owner_id, title) VALUES ($1, 'A')";
+    await client.query(insert, ['usr_1']);
+    await t.rejects(client.query(insert, ['usr_3']), { code: '23503' });
+    const joined = await client.query(here(query));
+    t.strictSame(joined.rows, [
+      { title: 'A', email: 'ada@example.test', plan: 'pro', current_period_end: new Date(NOW + 1000) },
+    ]);
+
+    await users.updateOne({ id: 'usr_1' }, { set: { email: 'lovelace@example.test' } });
+    t.strictSame(await store.commit([users.deleting({ id: 'usr_1' })]), { committed: true });
+    t.strictSame((await client.query('SELECT 1 FROM projects')).rows, [], 'it is deleted with its owner');
+  });
+
+  t.test(
+    'a view gets new columns at its end, and an older version leaves a newer one as it is',
+    async (t) => {
+      const { uri, store, schema, client } = await opened(t);
+      await principalCollection(store).count();
+      t.strictSame(await collectionNames(uri), ['principals'], 'views are no collections');
+      const columns = async () =>
+        (await client.query(`SELECT * FROM ${schema}.principal_view`)).fields.map(({ name }) => name);
+      const all = await columns();
+      t.strictSame(all.slice(0, 2), ['id', 'handle']);
+      await client.query(`DROP VIEW ${schema}.principal_view`);
+      await client.query(
+        `CREATE VIEW ${schema}.principal_view AS SELECT id, handle FROM ${schema}.principals`,
+      );
+      await reopened(t, uri);
+      t.strictSame(await columns(), all);
+      await client.query(`DROP VIEW ${schema}.principal_view`);
+      const newer =
+        "SELECT id, handle, kind, doc->>'name' AS name, state, now() AS created_at, now() AS email_verified_at, true AS is_operator, 1 AS later";
+      await client.query(`CREATE VIEW ${schema}.principal_view AS ${newer} FROM ${schema}.principals`);
+      await reopened(t, uri);
+      t.equal((await columns()).at(-1), 'later');
+    },
+  );
+});
+
+async function reopened(t: Test, uri: string): Promise<void> {
+  const store = await openStore(uri);
+  t.teardown(() => store.close());
+  await principalCollection(store).count();
+}
