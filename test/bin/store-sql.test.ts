@@ -32,7 +32,10 @@ await onPostgres((postgres) => {
       t.equal(first.code, 0, first.err);
       const everything = await print(product, ['--all'], env);
       t.equal(everything.out, first.out);
-      t.match(first.out, new RegExp(`^BEGIN;\nCREATE SCHEMA IF NOT EXISTS "${schema}";\n[\\s\\S]*\nCOMMIT;\n$`));
+      t.match(
+        first.out,
+        new RegExp(`^BEGIN;\nCREATE SCHEMA IF NOT EXISTS "${schema}";\n[\\s\\S]*\nCOMMIT;\n$`),
+      );
       await client.query(first.out);
       await client.query(`GRANT USAGE ON SCHEMA ${schema} TO ${role}`);
       await client.query(`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ${schema} TO ${role}`);

@@ -102,9 +102,10 @@ export function toStoreError(error: unknown, mayHaveTakenEffect: boolean): unkno
     return collection && field ? new UniqueViolation(collection, field) : error;
   }
   if (code === INVALID_TEXT) {
-    const [, field] = new RegExp(`${UNCOUNTABLE} (\\w+)`).exec(error.message) ?? [];
-    if (field === undefined) return error;
-    return new RefusedDocument(`inc: field ${field} is not a number, or its sum is not a safe integer`);
+    const [, field] = error.message.split(`${UNCOUNTABLE} `);
+    const [name] = /^\w+/.exec(field ?? '') ?? [];
+    if (name === undefined) return error;
+    return new RefusedDocument(`inc: field ${name} is not a number, or its sum is not a safe integer`);
   }
   if (code.startsWith('54')) {
     return new RefusedDocument(`a value is too long for an index of PostgreSQL: ${error.message}`);
