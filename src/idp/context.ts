@@ -6,6 +6,7 @@ import { claimStore } from '../core/server/claimed-store.js';
 import { openMeasuredStore } from '../core/server/measured-store.js';
 import { createModuleContext, followLifecycle, type ModuleContext } from '../core/server/module-context.js';
 import { rejectUnfinishedCopy } from '../core/server/unfinished-copy.js';
+import { hostSource } from '../core/storage/host-database.js';
 import { ratesOf } from '../core/throttle/options.js';
 import type { Appearance } from './appearance.js';
 import type { IdpConfiguration, ResolvedIdp } from './options.js';
@@ -26,7 +27,7 @@ export async function openContext(
   const { values, production } = config;
   const metrics = values.metrics ? await openMetrics('idp', runtime.metricsPeers) : undefined;
   const store = await openMeasuredStore(
-    runtime.mongo ? { mongo: runtime.mongo, prefix: 'idp_' } : values.databaseUri,
+    hostSource(runtime, 'idp') ?? values.databaseUri,
     metrics,
     fastify.log,
   );

@@ -10,7 +10,7 @@ import { auditRetentionOption } from '../core/ops/audit.js';
 import { metricsOption } from '../core/ops/metrics.js';
 import { idpServerSchema, storeOptions } from '../core/server/options.js';
 import type { OptionalRuntime, RuntimeOptions } from '../core/server/runtime-options.js';
-import { HOST_DATABASE_URI, hostDatabaseProblem } from '../core/storage/host-database.js';
+import { hostDatabaseProblem, hostDatabaseUri } from '../core/storage/host-database.js';
 import { rateLimitOptions } from '../core/throttle/options.js';
 import { emailOptions } from '../shared/email/schemas.js';
 import { factorOptions, refusePolicyWithoutKey } from '../shared/factors/schemas.js';
@@ -189,11 +189,13 @@ export function resolveIdp(options: IdpOptions, generate = true): ResolvedIdp {
     hashing,
     limits,
     mongo,
+    pg,
     metricsPeers,
     openapi,
     ...given
   } = options;
-  const asked = mongo ? { ...given, databaseUri: given.databaseUri ?? HOST_DATABASE_URI } : given;
+  const lent = hostDatabaseUri(options);
+  const asked = lent ? { ...given, databaseUri: given.databaseUri ?? lent } : given;
   const source = { program: 'idp', given: asked, env, random, generate };
   const config = resolveOptions(
     idpSchema,
@@ -204,6 +206,7 @@ export function resolveIdp(options: IdpOptions, generate = true): ResolvedIdp {
     ...(hashing && { hashing }),
     ...(limits !== undefined && { limits }),
     ...(mongo && { mongo }),
+    ...(pg && { pg }),
     ...(metricsPeers && { metricsPeers }),
     ...(openapi && { openapi }),
     ...(console !== undefined && { console }),

@@ -6,6 +6,7 @@ import { claimStore } from '../core/server/claimed-store.js';
 import { openMeasuredStore } from '../core/server/measured-store.js';
 import { createModuleContext, followLifecycle } from '../core/server/module-context.js';
 import { rejectUnfinishedCopy } from '../core/server/unfinished-copy.js';
+import { hostSource } from '../core/storage/host-database.js';
 import { ratesOf } from '../core/throttle/options.js';
 import { userCollection } from './auth/store.js';
 import { type ResolvedSaas, saasWarnings, withAccountPages } from './options.js';
@@ -35,7 +36,7 @@ export async function openBase(
   const { publicUrl, mountedAt = () => fastify.prefix + prefix } = host;
   const metrics = values.metrics ? await openMetrics('saas_backend', runtime.metricsPeers) : undefined;
   const store = await openMeasuredStore(
-    runtime.mongo ? { mongo: runtime.mongo, prefix: 'saas_' } : values.databaseUri,
+    hostSource(runtime, 'saas') ?? values.databaseUri,
     metrics,
     fastify.log,
   );

@@ -11,7 +11,7 @@ import { auditRetentionOption } from '../core/ops/audit.js';
 import { metricsOption } from '../core/ops/metrics.js';
 import { saasServerSchema, storeOptions } from '../core/server/options.js';
 import type { RuntimeOptions } from '../core/server/runtime-options.js';
-import { HOST_DATABASE_URI, hostDatabaseProblem } from '../core/storage/host-database.js';
+import { hostDatabaseProblem, hostDatabaseUri } from '../core/storage/host-database.js';
 import { rateLimitOptions } from '../core/throttle/options.js';
 import { emailOptions } from '../shared/email/schemas.js';
 import { factorOptions, refusePolicyWithoutKey } from '../shared/factors/schemas.js';
@@ -118,6 +118,7 @@ export function resolveSaas(options: SaasOptions, generate = true) {
     hashing,
     limits,
     mongo,
+    pg,
     metricsPeers,
     openapi,
     ...given
@@ -133,16 +134,18 @@ export function resolveSaas(options: SaasOptions, generate = true) {
     hashing,
     limits,
     mongo,
+    pg,
     metricsPeers,
     openapi,
     /** The value of TRUST_PROXY, which a plugin does not use. */
     proxyVariable: readVariable('TRUST_PROXY', env),
   };
+  const lent = hostDatabaseUri(options);
   const config = resolveOptions(
     saasSchema,
     {
       program: 'saas-backend',
-      given: mongo ? { ...given, databaseUri: given.databaseUri ?? HOST_DATABASE_URI } : given,
+      given: lent ? { ...given, databaseUri: given.databaseUri ?? lent } : given,
       env,
       random: runtime.random,
       generate,

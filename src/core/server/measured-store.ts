@@ -2,7 +2,6 @@ import type { FastifyBaseLogger } from 'fastify';
 import { SECOND } from '../kernel/clock.js';
 import type { Metrics } from '../ops/metrics.js';
 import type { Store } from '../storage/collection.js';
-import type { HostDatabase } from '../storage/host-database.js';
 import { lowDiskSpace } from '../storage/inspect.js';
 import { observeStore } from '../storage/observed-store.js';
 import { openStore } from '../storage/open.js';
@@ -11,7 +10,7 @@ const BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.0
 
 /** Opens the store of a product, and warns if its disk is nearly full. Its calls are measured if metrics are enabled. */
 export async function openMeasuredStore(
-  source: string | HostDatabase,
+  source: Parameters<typeof openStore>[0],
   metrics: Metrics | undefined,
   log: Pick<FastifyBaseLogger, 'warn'>,
 ): Promise<Store> {

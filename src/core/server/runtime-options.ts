@@ -2,7 +2,7 @@ import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/secrets.js';
 import type { MetricsPeers } from '../ops/metrics.js';
 import type { HashingCost } from '../passwords/argon2.js';
-import type { HostMongo } from '../storage/host-database.js';
+import type { HostMongo, HostPostgres } from '../storage/host-database.js';
 
 /** Options of both plugins that have no environment variable. */
 export interface RuntimeOptions {
@@ -24,6 +24,11 @@ export interface RuntimeOptions {
    * `idp_`.
    */
   mongo?: HostMongo;
+  /**
+   * The host's `fastify.pg`, or `{ pool, schema }` with a `Pool` of `pg`, instead of `databaseUri`. It is never closed. The
+   * default of the schema is `saas` or `idp`.
+   */
+  pg?: HostPostgres;
   /** The other processes that serve the same port, if `/metrics` responds with the sums over all of them. */
   metricsPeers?: MetricsPeers;
   /**
@@ -36,5 +41,5 @@ export interface RuntimeOptions {
 /** The runtime options that have no default. */
 export type OptionalRuntime = Pick<
   RuntimeOptions,
-  'hashing' | 'limits' | 'mongo' | 'metricsPeers' | 'openapi'
+  'hashing' | 'limits' | 'mongo' | 'pg' | 'metricsPeers' | 'openapi'
 >;

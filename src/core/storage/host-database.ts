@@ -1,4 +1,6 @@
-/** A MongoDB connection that belongs to a host application. */
+/** A connection to MongoDB or PostgreSQL that belongs to a host application. */
+
+import { type HostPool, isSchemaName, SCHEMA_RULE } from './postgresql/source.js';
 
 /** The part of `fastify.mongo` in use, independent of the versions of @fastify/mongodb and the driver. */
 export interface HostMongo {
@@ -14,17 +16,46 @@ export interface HostDatabase {
   prefix: string;
 }
 
-/** A placeholder for the required `databaseUri` option when `mongo` is given. */
-export const HOST_DATABASE_URI = 'mongodb://host.invalid/lent';
+/** The part of `fastify.pg` in use, or a pool of the host, independent of the version of `pg`. */
+export interface HostPostgres {
+  /** A `Pool` of `pg`. */
+  pool: { connect(): Promise<object> };
+  /** The schema. Default: `saas` or `idp`. */
+  schema?: string;
+}
 
-/** Describes what is wrong with the `mongo` option; null if it is valid or absent. */
-export function hostDatabaseProblem(options: { mongo?: HostMongo; databaseUri?: string }): string | null {
-  if (!('mongo' in options)) return null;
-  // Undefined if the host registers @fastify/mongodb too late; a fallback to SQLite would hide that.
-  if (typeof options.mongo?.client?.db !== 'function') {
+/** The options for a connection of the host. */
+export interface HostConnections {
+  mongo?: HostMongo | undefined;
+  pg?: HostPostgres | undefined;
+}
+
+/** A placeholder for the required `databaseUri` option when the host lends its connection; undefined if it lends none. */
+export function hostDatabaseUri({ mongo, pg }: HostConnections): string | undefined {
+  if (mongo) return 'mongodb://host.invalid/lent';
+  return pg && 'postgres://host.invalid/lent';
+}
+
+/** The connection that the host lends, with the names of a product in it; undefined if it lends none. */
+export function hostSource(
+  { mongo, pg }: HostConnections,
+  name: string,
+): HostDatabase | HostPool | undefined {
+  if (mongo) return { mongo, prefix: `${name}_` };
+  return pg && { pool: pg.pool as HostPool['pool'], schema: pg.schema ?? name };
+}
+
+/** Describes what is wrong with the options `mongo` and `pg`; null if they are valid or absent. */
+export function hostDatabaseProblem(options: HostConnections & { databaseUri?: string }): string | null {
+  // Undefined if the host registers the plugin too late; a fallback to SQLite would hide that.
+  if ('mongo' in options && typeof options.mongo?.client?.db !== 'function')
     return "'mongo' is not a fastify.mongo. Register @fastify/mongodb first.";
-  }
-  return options.databaseUri === undefined
-    ? null
-    : "'mongo' and 'databaseUri' are both given. Pass only one of them.";
+  if ('pg' in options && typeof options.pg?.pool?.connect !== 'function')
+    return "'pg' is neither a fastify.pg nor an object with the pool of the host. Register @fastify/postgres first.";
+  const schema = options.pg?.schema;
+  if (schema !== undefined && !isSchemaName(schema)) return `'pg.schema' ${SCHEMA_RULE}`;
+  const [one, other] = (['mongo', 'pg', 'databaseUri'] as const).filter(
+    (name) => options[name] !== undefined,
+  );
+  return other === undefined ? null : `'${one}' and '${other}' are both given. Pass only one of them.`;
 }

@@ -1,13 +1,19 @@
 /** What a host finds in PostgreSQL: views for joins, and foreign keys. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import fastify from 'fastify';
+import pg from 'pg';
 import t, { type Test } from 'tap';
 import { collectionNames } from '../../../src/core/storage/inspect.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
+import { identityProvider, saasBackend } from '../../../src/index.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
 import { type SubscriptionDocument, subscriptionCollection } from '../../../src/saas/billing/store.js';
+import { PASSWORD, testOptions } from '../../kit/app.js';
+import { ADMIN_TOKEN, idpOptions } from '../../kit/idp.js';
 import { compiled } from '../../kit/process.js';
+import { temporaryFolder } from '../../kit/tmp.js';
 import { onPostgres } from './postgres.js';
 
 const NOW = Date.now();
@@ -96,6 +102,53 @@ await onPostgres((postgres) => {
     await users.updateOne({ id: 'usr_1' }, { set: { email: 'lovelace@example.test' } });
     t.strictSame(await store.commit([users.deleting({ id: 'usr_1' })]), { committed: true });
     t.strictSame((await client.query('SELECT 1 FROM projects')).rows, [], 'it is deleted with its owner');
+  });
+
+  t.test("both products work on the host's pool, and leave it open", async (t) => {
+    const uri = new URL(postgres.fresh(t));
+    const schema = uri.searchParams.get('schema') as string;
+    uri.search = '';
+    const pool = new pg.Pool({ connectionString: uri.href });
+    t.teardown(() => pool.end());
+    const schemas = { saas: schema, idp: `${schema}_idp` };
+    t.teardown(() => pool.query(`DROP SCHEMA IF EXISTS ${schemas.saas}, ${schemas.idp} CASCADE`));
+    const host = fastify();
+    t.teardown(() => host.close());
+    const { host: _, port: __, logLevel: ___, databaseUri: ____, ...saas } = testOptions(temporaryFolder(t));
+    const { host: h, port: p, logLevel: l, databaseUri: u, ...idp } = idpOptions(temporaryFolder(t));
+    await host.register(saasBackend, { ...saas, env: false, pg: { pool, schema: schemas.saas } });
+    const mounted = { prefix: '/idp', publicUrl: 'https://app.example.test/idp' };
+    await host.register(identityProvider, {
+      ...idp,
+      ...mounted,
+      env: false,
+      pg: { pool, schema: schemas.idp },
+    });
+
+    const json = { 'content-type': 'application/json' };
+    for (const [url, payload, headers] of [
+      ['/api/auth/register', { email: 'ada@example.test', password: PASSWORD }, json],
+      [
+        '/idp/v1/agents',
+        { handle: 'agent@example.test' },
+        { ...json, authorization: `Bearer ${ADMIN_TOKEN}` },
+      ],
+    ] as const)
+      t.equal((await host.inject({ method: 'POST', url, payload, headers })).statusCode, 201, url);
+    await host.close();
+    const users = await pool.query(`SELECT email FROM ${schemas.saas}.user_view`);
+    t.strictSame(users.rows, [{ email: 'ada@example.test' }]);
+    const agents = await pool.query(`SELECT handle FROM ${schemas.idp}.principal_view WHERE kind = 'agent'`);
+    t.strictSame(agents.rows, [{ handle: 'agent@example.test' }]);
+
+    const refused = async (options: object, message: RegExp) => {
+      const other = fastify();
+      t.teardown(() => other.close());
+      await t.rejects(async () => other.register(saasBackend, { ...saas, env: false, ...options }), message);
+    };
+    await refused({ pg: undefined }, /'pg' is neither a fastify\.pg nor an object with the pool of the host/);
+    await refused({ pg: { pool, schema: 'a b' } }, /'pg\.schema' consists of lower-case letters/);
+    await refused({ pg: { pool }, databaseUri: 'sqlite::memory:' }, /'pg' and 'databaseUri' are both given/);
   });
 
   t.test(

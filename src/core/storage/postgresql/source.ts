@@ -31,13 +31,15 @@ export function postgresqlUriProblem(uri: string): string | null {
   if (!parsed || (parsed.hostname === '' && !parsed.searchParams.has('host')))
     return 'a PostgreSQL URI names its host and its database: postgres://host:5432/name';
   const schema = parsed.searchParams.get(SCHEMA);
-  if (schema !== null && !/^[a-z_][a-z0-9_]{0,62}$/.test(schema))
-    return 'its schema consists of lower-case letters, digits and _, and does not begin with a digit';
+  if (schema !== null && !isSchemaName(schema)) return `its schema ${SCHEMA_RULE}`;
   const connections = parsed.searchParams.get(CONNECTIONS);
   if (connections !== null && !(/^\d{1,4}$/.test(connections) && isCount(Number(connections))))
     return `its connection_limit is a number from 1 to ${MAX_CONNECTIONS}`;
   return null;
 }
+
+export const isSchemaName = (name: string): boolean => /^[a-z_][a-z0-9_]{0,62}$/.test(name);
+export const SCHEMA_RULE = 'consists of lower-case letters, digits and _, and does not begin with a digit';
 
 const isCount = (count: number): boolean => count >= 1 && count <= MAX_CONNECTIONS;
 
