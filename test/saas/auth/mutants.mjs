@@ -68,7 +68,7 @@ export default [
   {
     name: 'a mailed code outlives the end of all sessions', file: 'saas/auth/sign-in/code-accounts.ts',
     in: 'openAccount',
-    replace: '|| user?.sessionEpoch === epoch)', by: '|| true)',
+    replace: '&& user?.sessionEpoch === epoch;', by: ';',
     tests: [['saas/auth/email-login', 'a code ends with whatever ends all sessions']],
   },
   {

@@ -64,7 +64,7 @@ export default [
     tests: [['saas/login-providers/federation', 'a ticket is used once, by however many requests at the same time']],
   },
   {
-    name: 'every sign-in at a provider is recent', file: 'saas/auth/sessions/sessions.ts', in: 'startSession',
+    name: 'every sign-in at a provider is recent', file: 'saas/auth/sessions/sessions.ts', in: 'newSession',
     replace: '...(authenticatedAt !== undefined && { authenticatedAt: Math.min(authenticatedAt, now) }),', by: '',
     tests: [['saas/login-providers/federation', 'a sign-in at a provider is as recent as the provider says']],
   },
