@@ -1,6 +1,6 @@
 /** A connection to MongoDB or PostgreSQL that belongs to a host application. */
 
-import { type HostPool, isSchemaName, SCHEMA_RULE } from './postgresql/source.js';
+import { isSchemaName, SCHEMA_RULE } from './postgresql/source.js';
 
 /** The part of `fastify.mongo` in use, independent of the versions of @fastify/mongodb and the driver. */
 export interface HostMongo {
@@ -24,6 +24,9 @@ export interface HostPostgres {
   schema?: string;
 }
 
+/** The pool of a host, and the schema of a store there. */
+export type HostPool = Required<HostPostgres>;
+
 /** The options for a connection of the host. */
 export interface HostConnections {
   mongo?: HostMongo | undefined;
@@ -42,7 +45,7 @@ export function hostSource(
   name: string,
 ): HostDatabase | HostPool | undefined {
   if (mongo) return { mongo, prefix: `${name}_` };
-  return pg && { pool: pg.pool as HostPool['pool'], schema: pg.schema ?? name };
+  return pg && { pool: pg.pool, schema: pg.schema ?? name };
 }
 
 /** Describes what is wrong with the options `mongo` and `pg`; null if they are valid or absent. */

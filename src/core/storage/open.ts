@@ -2,8 +2,7 @@
 import type { Store } from './collection.js';
 import { engineOf, storeUriProblem } from './engines.js';
 import { requireExisting } from './existing.js';
-import type { HostDatabase } from './host-database.js';
-import type { HostPool } from './postgresql/source.js';
+import type { HostDatabase, HostPool } from './host-database.js';
 
 export { storeUriProblem };
 

@@ -1,29 +1,12 @@
-/** Where a PostgreSQL store is: a URI, or a pool and a schema of the host. */
-import type { Pool } from 'pg';
-import { CALL_TIMEOUT_MS } from '../calls.js';
-
-/** The pool of a host, and the schema of this store there. */
-export interface HostPool {
-  pool: Pool;
-  schema: string;
-}
-
-/** A pool, the schema, and what ends the pool if it is not the host's. */
-export interface Source extends HostPool {
-  release(): Promise<void>;
-}
-
+/** The URI of a PostgreSQL store, with its schema. */
 const URI = /^postgres(?:ql)?:\/\/[^/?#\s]*\/[^/?#\s]+/;
 
 /** What the URI may contain beside the parameters of the driver: the schema, and the largest number of connections. */
 const SCHEMA = 'schema';
 const CONNECTIONS = 'connection_limit';
 const DEFAULT_SCHEMA = 'public';
-const DEFAULT_CONNECTIONS = 10;
+const DEFAULT_CONNECTIONS = '10';
 const MAX_CONNECTIONS = 1000;
-
-/** Longer than the pauses between requests of a small installation: each connection costs several round trips. */
-const IDLE_TIMEOUT_MS = 60_000;
 
 /** Describes why a URI is invalid, without the URI; null if it is valid. */
 export function postgresqlUriProblem(uri: string): string | null {
@@ -56,21 +39,11 @@ export function withSchema(uri: string, schema: string): string {
   return `${uri}${uri.includes('?') ? '&' : '?'}${SCHEMA}=${schema}`;
 }
 
-/** Creates the pool of a URI, or uses the host's. Connects later. */
-export async function openSource(source: string | HostPool): Promise<Source> {
-  if (typeof source !== 'string') return { ...source, release: async () => {} };
-  const { searchParams, href } = new URL(source);
-  const schema = searchParams.get(SCHEMA) ?? DEFAULT_SCHEMA;
-  const { default: pg } = await import('pg');
-  const pool = new pg.Pool({
-    connectionString: href,
-    max: Number(searchParams.get(CONNECTIONS) ?? DEFAULT_CONNECTIONS),
-    connectionTimeoutMillis: CALL_TIMEOUT_MS - 500,
-    idleTimeoutMillis: IDLE_TIMEOUT_MS,
-    keepAlive: true,
-    fallback_application_name: 'saas-backend',
-  });
-  // The pool has removed the unused connection that was lost; the next call opens another one.
-  pool.on('error', () => {});
-  return { pool, schema, release: () => pool.end() };
+/** The schema of a valid URI, and how many connections it allows. */
+export function settingsOf(uri: string): { schema: string; connections: number } {
+  const { searchParams } = new URL(uri);
+  return {
+    schema: searchParams.get(SCHEMA) ?? DEFAULT_SCHEMA,
+    connections: Number(searchParams.get(CONNECTIONS) ?? DEFAULT_CONNECTIONS),
+  };
 }

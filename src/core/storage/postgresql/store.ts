@@ -5,10 +5,12 @@ import { CALL_TIMEOUT_MS } from '../calls.js';
 import { checkedStore, type EngineModule } from '../checked-store.js';
 import type { Shape } from '../checks.js';
 import { type Collection, type Store, StoreUnavailable } from '../collection.js';
+import type { HostPool } from '../host-database.js';
 import { postgresqlCollection } from './collection.js';
 import { createCommits, type PostgresqlWrite } from './commits.js';
 import { Connection, type Send } from './connection.js';
 import { isStarting } from './errors.js';
+import { openSource, type Source } from './pool.js';
 import {
   createMissing,
   hasColumns,
@@ -18,7 +20,6 @@ import {
   readTables,
   tableName,
 } from './schema.js';
-import { type HostPool, openSource, type Source } from './source.js';
 
 /** Version of the layout of the tables. Increment it when older versions can no longer read them. */
 const SCHEMA_VERSION = 1;
