@@ -312,7 +312,6 @@ async function frozenMajority(t: Test, set: ReplicaSet): Promise<void> {
   t.equal((await otherIdp.userinfo(tokens.body.access_token)).status, 401);
   await set.primary();
   const sessions = set.client(t, saasUri).db().collection('sessions');
-  const principals = set.client(t, idpUri).db().collection('principals');
   const grants = set.client(t, idpUri).db().collection('grants');
   await waitUntil('the writes are settled', async () => {
     const now = app.clock.now();
@@ -320,18 +319,16 @@ async function frozenMajority(t: Test, set: ReplicaSet): Promise<void> {
       sessions.countDocuments({ rotatedAt: now }),
       grants.countDocuments({ rotatedAt: now }),
       grants.countDocuments({ consumedAt: { $exists: false } }),
-      users.countDocuments({ unansweredSince: 0 }),
-      principals.countDocuments({ unansweredSince: 0 }),
     ]);
-    return settled.join() === '1,1,1,1,1';
+    return settled.join() === '1,1,1';
   });
   t.equal((await refresh(other)).status, 200);
   t.equal((await otherIdp.refresh(client, family)).status, 200);
   t.equal((await otherIdp.redeem(client, code)).status, 200);
   t.equal((await unlock(other)).status, 200);
-  t.equal((await unlock(other)).body.error.code, 'INVALID_TOKEN', 'the link is used');
+  t.equal((await unlock(other)).status, 200, 'the same request, until the link would have expired');
   t.equal((await accept(otherIdp)).status, 201);
-  t.equal((await accept(otherIdp)).status, 410);
+  t.equal((await accept(otherIdp)).status, 201);
   app.clock.advance(45_000);
   t.equal((await refresh(other)).body.error.code, 'REFRESH_TOKEN_REUSED', 'the window closes again');
 }

@@ -76,6 +76,10 @@ t.test('a pushed request is used once, by its client, within 90 seconds', async 
   t.match(await use(uri), { status: 400, body: { error: 'invalid_request' } }, 'once');
   const answer = await idp.redeem(client, code, { code_verifier: VERIFIER });
   t.match(answer, { status: 200, body: { scope: 'openid' } });
+  const same = (await push()).body.request_uri;
+  const answers = await Promise.all([1, 2, 3, 4].map(() => use(same)));
+  const codes = answers.filter(({ headers }) => /[?&]code=/.test(headers['location'] ?? ''));
+  t.equal(codes.length, 1, 'at the same time, too');
   const late = (await push()).body.request_uri;
   idp.clock.advance(90 * SECOND);
   t.equal((await use(late)).status, 400, 'expired');
