@@ -7,6 +7,7 @@ export interface Effect {
   afterCommit(): void;
 }
 
+/** The effect of one write. */
 export const effectOf = (write: Write, afterCommit: () => void = () => undefined): Effect => ({
   writes: [write],
   afterCommit,
@@ -14,6 +15,8 @@ export const effectOf = (write: Write, afterCommit: () => void = () => undefined
 
 /** For a part that is not configured. */
 export const NO_EFFECT: Effect = { writes: [], afterCommit: () => undefined };
+
+/** A part of a commit; undefined parts are left out. */
 export type CommitPart = Write | Effect | undefined;
 
 /**

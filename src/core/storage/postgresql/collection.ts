@@ -5,6 +5,7 @@
 import type { Shape } from '../checks.js';
 import { type Change, type Collection, EXACT_COUNT_LIMIT, nullIfTaken, type Where } from '../collection.js';
 import { cursorAfter, positionOf } from '../semantics.js';
+import { conditionsAfter, quoteIdentifier } from '../sql.js';
 import type { PostgresqlWrite } from './commits.js';
 import type { Connection, Send } from './connection.js';
 import type { Row, Statement } from './pipeline.js';
@@ -15,9 +16,7 @@ import {
   type Clause,
   changedDocument,
   clauseOf,
-  conditionsAfter,
   expectingOne,
-  quoteIdentifier,
   statement,
   toDocument,
   toStored,
@@ -152,7 +151,9 @@ export function postgresqlCollection<T extends { id: string }>(
     async page({ where, sort, desc = false, after, limit }) {
       const base = clauseOf(where ?? {});
       const conditions =
-        after === undefined ? [ALL] : conditionsAfter(sort, desc, positionOf(shape, sort, desc, after));
+        after === undefined
+          ? [ALL]
+          : conditionsAfter(sort, desc, positionOf(shape, sort, desc, after), String);
       // The orders of the indexes. Required fields are unique and never null.
       const column = `${quoteIdentifier(sort)} ${desc ? 'DESC' : 'ASC'}`;
       const order = shape.required.has(sort)

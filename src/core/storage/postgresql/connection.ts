@@ -22,7 +22,7 @@ const MAX_PAUSE_MS = 250;
 /** Sends statements as one transaction. Returns the rows of each. @throws Unmet */
 export type Send = (...statements: Statement[]) => Promise<Row[][]>;
 
-/** One call, until its time is over. */
+/** A call and its timeout. */
 interface Call {
   readonly leftMs: () => number;
   readonly isRead: boolean;
@@ -114,7 +114,7 @@ export class Connection {
   }
 }
 
-/** Repeats a step until it succeeds, fails for good, or the time of its call is over. */
+/** Retries a step until it succeeds, an error is permanent, or its call times out. */
 async function repeat<R>(call: Call, step: () => Promise<R>): Promise<R> {
   for (let attempt = 0; ; attempt++) {
     try {
@@ -133,7 +133,7 @@ export async function pause(attempt: number): Promise<void> {
   await sleep(Math.min(5 * 2 ** attempt, MAX_PAUSE_MS) * (0.5 + Math.random()));
 }
 
-/** Ends a call whose time is over. A connection that still executes it is closed. */
+/** Ends a call that has timed out. A connection that still executes it is closed. */
 function giveUp(call: Call): unknown {
   call.hasEnded = true;
   release(call, true);

@@ -1,7 +1,8 @@
 /** Translates documents, filters, changes and page positions to SQL. */
 import type { FieldType } from '../checks.js';
 import type { Change, Value, Where } from '../collection.js';
-import { conditionsOf, type Operators, type Position } from '../semantics.js';
+import { conditionsOf, type Operators } from '../semantics.js';
+import { COMPARISON, quoteIdentifier } from '../sql.js';
 import { UNCOUNTABLE, UNMET } from './errors.js';
 import type { Row, Statement } from './pipeline.js';
 
@@ -10,8 +11,6 @@ export interface Clause {
   text: string;
   values: readonly (string | null)[];
 }
-
-const COMPARISON = { lt: '<', lte: '<=', gt: '>', gte: '>=' } as const;
 
 /** The type of the column of a declared field. Strings are compared by their bytes, whatever the collation of the database is. */
 export const COLUMN_TYPES: Record<FieldType, string> = {
@@ -22,11 +21,6 @@ export const COLUMN_TYPES: Record<FieldType, string> = {
 
 /** Every document. */
 export const ALL: Clause = { text: 'TRUE', values: [] };
-
-/** Quotes a checked name. */
-export function quoteIdentifier(name: string): string {
-  return `"${name}"`;
-}
 
 /** Joins clauses and other text to a statement with numbered values. */
 export function statement(text: string, ...parts: Clause[]): Statement {
@@ -68,17 +62,6 @@ function conditionClause([field, condition]: [string, Value | null | Operators])
       }),
     )
     .reduce(and);
-}
-
-/** The conditions that select what follows a position, in order. NULL sorts before every value and compares with none. */
-export function conditionsAfter(sort: string, desc: boolean, { value, id }: Position): Clause[] {
-  const column = quoteIdentifier(sort);
-  const than = desc ? '<' : '>';
-  const nulls = { text: `${column} IS NULL`, values: [] };
-  const rest = desc ? [] : [{ text: `${column} IS NOT NULL`, values: [] }];
-  if (value === null) return [and(nulls, { text: `id ${than} ?`, values: [id] }), ...rest];
-  const values = { text: `(${column}, id) ${than} (?, ?)`, values: [String(value), id] };
-  return desc ? [values, nulls] : [values];
 }
 
 /** The conjunction of two clauses. */

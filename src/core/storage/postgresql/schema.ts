@@ -2,9 +2,10 @@
 import type { Shape, ShapeView } from '../checks.js';
 import { StoreUnavailable } from '../collection.js';
 import { indexesOf } from '../indexes.js';
+import { quoteIdentifier } from '../sql.js';
 import type { Connection, Send } from './connection.js';
 import { isServerError } from './errors.js';
-import { COLUMN_TYPES, quoteIdentifier } from './query.js';
+import { COLUMN_TYPES } from './query.js';
 
 /** Names of collections cannot begin with an underscore. */
 export const LAYOUT_TABLE = '_layout';

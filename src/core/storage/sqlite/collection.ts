@@ -13,18 +13,10 @@ import {
 } from '../collection.js';
 import { indexesOf } from '../indexes.js';
 import { applyChange, cursorAfter, positionOf } from '../semantics.js';
+import { conditionsAfter, quoteIdentifier } from '../sql.js';
 import type { Connection } from './connection.js';
 import { estimateRows } from './estimate.js';
-import {
-  ALL,
-  and,
-  type Clause,
-  clauseOf,
-  conditionsAfter,
-  memoize,
-  quoteIdentifier,
-  toSqlValue,
-} from './query.js';
+import { ALL, and, type Clause, clauseOf, memoize, toSqlValue } from './query.js';
 import type { SqliteWrite } from './writes.js';
 
 /** Documents per write step of `updateMany` and `deleteMany`, so that other calls run in between. */
@@ -186,7 +178,9 @@ export function sqliteCollection<T extends { id: string }>(
     async page({ where, sort, desc = false, after, limit }) {
       const base = clauseOf(where ?? {});
       const conditions =
-        after === undefined ? [ALL] : conditionsAfter(sort, desc, positionOf(shape, sort, desc, after));
+        after === undefined
+          ? [ALL]
+          : conditionsAfter(sort, desc, positionOf(shape, sort, desc, after), toSqlValue);
       // Required fields are unique: a tie-breaker would keep SQLite from using their index.
       const order = shape.required.has(sort) ? [sort] : [sort, 'id'];
       const orderBy = order.map((field) => `${quoteIdentifier(field)} ${desc ? 'DESC' : 'ASC'}`).join(', ');

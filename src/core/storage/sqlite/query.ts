@@ -1,14 +1,13 @@
 /** Translates filters and page positions to SQL. */
 import type { Value, Where } from '../collection.js';
-import { conditionsOf, type Position } from '../semantics.js';
+import { conditionsOf } from '../semantics.js';
+import { COMPARISON, quoteIdentifier } from '../sql.js';
 
 /** The text after WHERE and its bound values. */
 export interface Clause {
   text: string;
   values: (string | number)[];
 }
-
-const COMPARISON = { lt: '<', lte: '<=', gt: '>', gte: '>=' } as const;
 
 /** Every document. */
 export const ALL: Clause = { text: 'TRUE', values: [] };
@@ -56,17 +55,6 @@ function conditionClause([field, condition]: ReturnType<typeof conditionsOf>[num
     .reduce(and);
 }
 
-/** The conditions that select what follows a position, in order. NULL sorts before every value and compares with none. */
-export function conditionsAfter(sort: string, desc: boolean, { value, id }: Position): Clause[] {
-  const column = quoteIdentifier(sort);
-  const than = desc ? '<' : '>';
-  const nulls = { text: `${column} IS NULL`, values: [] };
-  const rest = desc ? [] : [{ text: `${column} IS NOT NULL`, values: [] }];
-  if (value === null) return [and(nulls, { text: `id ${than} ?`, values: [id] }), ...rest];
-  const values = { text: `(${column}, id) ${than} (?, ?)`, values: [toSqlValue(value), id] };
-  return desc ? [values, nulls] : [values];
-}
-
 /** The conjunction of two clauses. */
 export function and(a: Clause, b: Clause): Clause {
   return { text: conjunctions(a.text)(b.text), values: a.values.concat(b.values) };
@@ -75,9 +63,4 @@ export function and(a: Clause, b: Clause): Clause {
 /** Converts booleans to 1 and 0, as `json_extract` does: SQLite has no booleans. */
 export function toSqlValue<V extends Value | null>(value: V): Exclude<V, boolean> | number {
   return typeof value === 'boolean' ? Number(value) : (value as Exclude<V, boolean>);
-}
-
-/** Quotes a checked name. */
-export function quoteIdentifier(name: string): string {
-  return `"${name}"`;
 }
