@@ -1,4 +1,4 @@
-import type { Commit, Store, Write } from '../storage/collection.js';
+import { type Commit, type Store, UniqueViolation, type Write } from '../storage/collection.js';
 
 /** What follows from a change and is stored in its commit: a mail, an event or another job that a relay completes. */
 export interface Effect {
@@ -33,4 +33,38 @@ export function createCommit(store: Pick<Store, 'commit'>): CommitParts {
     if (outcome.committed) for (const part of given) if ('writes' in part) part.afterCommit();
     return outcome;
   };
+}
+
+/** What a function has decided about the documents that it has read. */
+export interface Decision<T> {
+  /** What to write; absent or empty: nothing. */
+  readonly parts?: readonly CommitPart[];
+  /** Returned once it is written. */
+  readonly result: T;
+  /** Whether to decide again, instead of failing, if a unique value is taken: `decide` then reads what has it. */
+  readonly repeatIfTaken?: boolean;
+}
+
+/** One of any number of concurrent commits succeeds, so that only conditions that never hold need so many. */
+const MAX_ATTEMPTS = 1000;
+
+/**
+ * Commits what `decide` has decided about the documents that it reads, and decides again if they have changed since.
+ *
+ * @throws what `decide` throws, and UniqueViolation with nothing written
+ */
+export async function decideAndCommit<T>(
+  commit: CommitParts,
+  decide: () => Promise<Decision<T>>,
+): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    const { parts = [], result, repeatIfTaken = false } = await decide();
+    if (parts.length === 0) return result;
+    const outcome = await commit(parts).catch((error: unknown) => {
+      if (repeatIfTaken && error instanceof UniqueViolation && attempt < MAX_ATTEMPTS) return null;
+      throw error;
+    });
+    if (outcome?.committed) return result;
+    if (attempt >= MAX_ATTEMPTS) throw new Error(`a write of ${outcome?.unmet.collection} is never possible`);
+  }
 }

@@ -7,12 +7,11 @@ import { MINUTE } from '../../core/kernel/clock.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { createSealed } from '../../core/kernel/sealed.js';
 import { newId, sha256 } from '../../core/kernel/secrets.js';
-import type { Effect } from '../../core/ops/commit.js';
+import { decideAndCommit, type Effect } from '../../core/ops/commit.js';
 import type { EventOf } from '../../core/ops/events.js';
 import type { SingleUse } from '../../core/ops/single-use.js';
 import type { ReadAccount } from '../../core/server/contributions.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
-import { nullIfTaken } from '../../core/storage/collection.js';
 import type { Provider } from '../login-providers/providers.js';
 import { agentErrors } from './errors.js';
 import type { AgentAccountView, AgentEvents, ConnectQuery } from './schemas.js';
@@ -109,25 +108,19 @@ export function createAgentAccounts(context: ModuleContext, options: AgentAccoun
   };
 
   /** @throws UNAUTHENTICATED, AGENT_ACCOUNT_TAKEN, ALREADY_CONNECTED */
-  const connect = async (
-    userId: string,
-    subject: string,
-    source: RequestSource,
-  ): Promise<AgentAccountView> => {
+  const connect = (userId: string, subject: string, source: RequestSource): Promise<AgentAccountView> => {
     const [id, owner] = [linkId(issuer, subject), linkOwner(issuer, userId)];
     const link: AgentLink = { id, owner, userId, issuer, subject, createdAt: clock.now() };
-    for (;;) {
+    return decideAndCommit(commit, async () => {
       const user = await readUser(userId);
       if (!user) throw httpErrors.UNAUTHENTICATED();
       const existing = (await links.findOne({ id })) ?? (await linkOf(userId));
       if (existing && existing.id !== id) throw agentErrors.ALREADY_CONNECTED();
       if (existing && existing.userId !== userId) throw agentErrors.AGENT_ACCOUNT_TAKEN();
-      if (existing) return viewOf(existing);
-      // A unique violation is a connection of the same account, or of the user, at the same time.
+      if (existing) return { result: viewOf(existing) };
       const effects = await effectsOf('connected', userId, user, source);
-      const outcome = await commit([links.inserting(link), ...effects]).catch(nullIfTaken);
-      if (outcome?.committed) return viewOf(link);
-    }
+      return { parts: [links.inserting(link), ...effects], result: viewOf(link), repeatIfTaken: true };
+    });
   };
 
   return {
@@ -186,14 +179,13 @@ export function createAgentAccounts(context: ModuleContext, options: AgentAccoun
     },
 
     /** Ends the access of every agent with the next request. Does nothing if no account is connected. */
-    async disconnect(userId: string, source: RequestSource) {
-      for (;;) {
+    disconnect: (userId: string, source: RequestSource): Promise<void> =>
+      decideAndCommit(commit, async () => {
         const [user, link] = await Promise.all([readUser(userId), linkOf(userId)]);
-        if (!user || !link) return;
+        if (!user || !link) return { result: undefined };
         const effects = await effectsOf('disconnected', userId, user, source);
-        if ((await commit([links.deleting({ id: link.id, userId }), ...effects])).committed) return;
-      }
-    },
+        return { parts: [links.deleting({ id: link.id, userId }), ...effects], result: undefined };
+      }),
 
     view: async (userId: string): Promise<AgentAccountView> => viewOf(await linkOf(userId)),
 

@@ -8,10 +8,10 @@ import { AppError, httpErrors } from '../../core/kernel/errors.js';
 import type { Sealed } from '../../core/kernel/sealed.js';
 import { newId, type Random, sha256 } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
-import type { CommitParts, Effect } from '../../core/ops/commit.js';
+import { type CommitParts, decideAndCommit, type Effect } from '../../core/ops/commit.js';
 import type { SingleUse } from '../../core/ops/single-use.js';
 import type { ReadAccount } from '../../core/server/contributions.js';
-import { nullIfTaken, UniqueViolation } from '../../core/storage/collection.js';
+import { UniqueViolation } from '../../core/storage/collection.js';
 import type { FederatedSignIn } from '../auth/sign-in/federated.js';
 import type { SignedIn } from '../auth/sign-in/sign-in.js';
 import { federationErrors } from './errors.js';
@@ -237,19 +237,15 @@ export function createFederation(deps: FederationDependencies) {
         // A registration with another person's address would keep access after the owner has reset the password.
         if (!emailVerified && !isProven) throw federationErrors.EMAIL_NOT_VERIFIED();
         const document = documentOf(userId, ticket);
-        for (;;) {
+        return decideAndCommit(commit, async () => {
           const user = await readUser(userId);
           if (!user) throw httpErrors.UNAUTHENTICATED();
           const existing = await identities.findOne({ id: document.id });
           if (existing && existing.userId !== userId) throw federationErrors.IDENTITY_TAKEN();
-          if (existing) return view(existing);
-          const connection = [
-            identities.inserting(document),
-            ...effectsOf('connected', document, user, source),
-          ];
-          // A unique violation is a connection of the same account at the same time.
-          if ((await commit(connection).catch(nullIfTaken))?.committed) return view(document);
-        }
+          if (existing) return { result: view(existing) };
+          const parts = [identities.inserting(document), ...effectsOf('connected', document, user, source)];
+          return { parts, result: view(document), repeatIfTaken: true };
+        });
       }),
 
     list: async (userId: string): Promise<IdentityView[]> => (await ofUser(userId)).map(view),
@@ -258,8 +254,8 @@ export function createFederation(deps: FederationDependencies) {
     isHeld: async (userId: string): Promise<boolean> => (await ofUser(userId)).some(signsIn),
 
     /** The last way to sign in stays, also if several are removed at the same time. @throws NOT_FOUND, LAST_LOGIN_METHOD */
-    async disconnect(userId: string, id: string, source: RequestSource): Promise<void> {
-      for (;;) {
+    disconnect: (userId: string, id: string, source: RequestSource): Promise<void> =>
+      decideAndCommit(commit, async () => {
         const user = await readUser(userId);
         const connected = await ofUser(userId);
         const identity = connected.find((one) => one.id === id);
@@ -267,13 +263,9 @@ export function createFederation(deps: FederationDependencies) {
         const others = connected.filter((one) => one !== identity);
         if (!others.some(signsIn) && !(await deps.hasOtherLogin(userId)))
           throw federationErrors.LAST_LOGIN_METHOD();
-        const removal = [
-          identities.deleting({ id, userId }),
-          ...effectsOf('disconnected', identity, user, source),
-        ];
-        if ((await commit(removal)).committed) return;
-      }
-    },
+        const effects = effectsOf('disconnected', identity, user, source);
+        return { parts: [identities.deleting({ id, userId }), ...effects], result: undefined };
+      }),
   };
 }
 
