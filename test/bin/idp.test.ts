@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { sha256 } from '../../src/core/kernel/secrets.js';
 import { clientCollection } from '../../src/idp/provisioning/store.js';
-import { auditOf, basic, openFile, PASSWORD } from '../kit/app.js';
+import { auditOf, basic, openAt, PASSWORD } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { fakeClock } from '../kit/clock.js';
 import { commandLine } from '../kit/command-line.js';
@@ -82,7 +82,7 @@ t.test('clients: every change to the trust in applications happens on the host',
     client_name: 'New',
   });
 
-  const store = await openFile(t, file);
+  const store = await openAt(t, `sqlite:${file}`);
   const clients = clientCollection(store);
   const before = Date.now();
   const second = (await type(['client', 'rotate', client.id, '--json'])).json.client_secret;
@@ -208,7 +208,7 @@ t.test('resources: only the host adds, changes and removes them', async (t) => {
 
   t.equal((await type(['resource', 'remove', uri])).code, 0);
   t.equal(await statusOf(next.client_id, next.client_secret), 401);
-  const records = (await auditOf(await openFile(t, file))).filter(({ subject }) => subject === uri);
+  const records = (await auditOf(await openAt(t, `sqlite:${file}`))).filter(({ subject }) => subject === uri);
   t.same(records.map(({ event }) => event).sort(), [
     ...['resource.added', 'resource.removed', 'resource.rotated', 'resource.rotated'],
     ...Array.from({ length: 5 }, () => 'resource.updated'),
@@ -378,7 +378,7 @@ t.test('operators: granted, revoked, invited and listed on the host', async (t) 
   });
   t.same((await type(['operator', 'list', '--json'])).json.operators, []);
 
-  const records = (await auditOf(await openFile(t, file))).filter(({ event }) =>
+  const records = (await auditOf(await openAt(t, `sqlite:${file}`))).filter(({ event }) =>
     event.startsWith('operator.'),
   );
   t.same(records.map(({ event, ip }) => `${event} ${ip}`).sort(), [
@@ -391,7 +391,7 @@ t.test('operators: granted, revoked, invited and listed on the host', async (t) 
 
 t.test('idp principal remove-factor lets a person in who has lost the app, without the key', async (t) => {
   const idp = await idpApp(t, { ...HERE, factorEncryptionKey: FACTOR_KEY });
-  const { type } = commandLine(t, { IDP_DATABASE_URI: `sqlite:${idp.file}` });
+  const { type } = commandLine(t, { IDP_DATABASE_URI: idp.databaseUri });
   const [client, human] = [await idp.createClient(), await idp.makeHuman()];
   t.match(await type(['principal', 'remove-factor', human.handle]), { code: 1, err: /no second factor/ });
   const { browser, get } = await enterAccount(idp, human);
@@ -403,7 +403,7 @@ t.test('idp principal remove-factor lets a person in who has lost the app, witho
   t.match(removed, { code: 0, json: { handle: human.handle, removed: true } });
   t.equal((await idp.authorize(client, human)).status, 302);
   t.match(await type(['principal', 'remove-factor', 'nobody']), { code: 1, err: /No principal has/ });
-  const records = await auditOf(await openFile(t, idp.file));
+  const records = await auditOf(await openAt(t, idp.databaseUri));
   t.match(
     records.find(({ event }) => event === 'factor.removed'),
     { subject: human.sub, ip: 'cli' },
@@ -412,7 +412,7 @@ t.test('idp principal remove-factor lets a person in who has lost the app, witho
 
 t.test('idp principal remove-passkeys ends the use of a stolen device, without the option', async (t) => {
   const idp = await idpApp(t, { ...HERE, passkeys: true });
-  const { type } = commandLine(t, { IDP_DATABASE_URI: `sqlite:${idp.file}` });
+  const { type } = commandLine(t, { IDP_DATABASE_URI: idp.databaseUri });
   const human = await idp.makeHuman();
   t.match(await type(['principal', 'remove-passkeys', human.handle]), { code: 1, err: /has no passkey/ });
   const { browser, get } = await enterAccount(idp, human);
@@ -424,7 +424,7 @@ t.test('idp principal remove-passkeys ends the use of a stolen device, without t
   t.match(removed, { code: 0, json: { handle: human.handle, removed: 1 } });
   t.notMatch((await get('/passkeys')).body, 'class="entries"');
   t.match(await type(['principal', 'remove-passkeys', 'nobody']), { code: 1, err: /No principal has/ });
-  const records = await auditOf(await openFile(t, idp.file));
+  const records = await auditOf(await openAt(t, idp.databaseUri));
   t.match(
     records.find(({ event }) => event === 'passkey.removed'),
     { subject: human.sub, ip: 'cli' },

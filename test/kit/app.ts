@@ -7,10 +7,9 @@ import type { Store } from '../../src/core/storage/collection.js';
 import { openStore } from '../../src/core/storage/open.js';
 import { type CreateServerOptions, createServer } from '../../src/saas/server.js';
 import { type FakeClock, fakeClock } from './clock.js';
-import { storeIn } from './engine.js';
+import { idsAsInserted, storeIn } from './engine.js';
 import { checkAnswers, saasPaths } from './openapi.js';
 import { type CountedRandom, countedRandom } from './random.js';
-import { readRows } from './sqlite.js';
 import { temporaryFolder } from './tmp.js';
 
 /** Strong secrets with recognizable values, so that a leak names its source. */
@@ -155,29 +154,24 @@ export async function storeOf(t: Test, app: SaasApp): Promise<Store> {
   return openAt(t, app.databaseUri);
 }
 
-const files = new WeakMap<Store, string>();
-
-/** A store in an SQLite file, until the end of the test. */
-export async function openFile(t: Test, file: string): Promise<Store> {
-  return openAt(t, `sqlite:${file}`);
-}
+const uris = new WeakMap<Store, string>();
 
 /** A store of any engine, until the end of the test. */
 export async function openAt(t: Test, uri: string): Promise<Store> {
   const store = await openStore(uri);
-  if (uri.startsWith('sqlite:')) files.set(store, uri.slice('sqlite:'.length));
+  uris.set(store, uri);
   t.teardown(() => store.close());
   return store;
 }
 
-/** The audit records, the oldest first; equal times in the order of insertion if the store is from `openFile`. */
+/** The audit records, the oldest first; equal times in the order of insertion if the store is from `openAt`. */
 export async function auditOf(store: Store): Promise<AuditRecord[]> {
   const records = store.collection<AuditRecord>('audit');
   const { items } = await records.page({ sort: 'id', limit: 1000 });
-  const file = files.get(store);
-  if (file === undefined || items.length === 0) return items;
+  const uri = uris.get(store);
+  if (uri === undefined || items.length === 0) return items;
   // The ids of one moment are random, and the clock of a test stands still.
-  const inserted = readRows<{ id: string }>(file, 'SELECT id FROM audit ORDER BY rowid').map(({ id }) => id);
+  const inserted = await idsAsInserted(uri, 'audit');
   return items.sort(
     (one, other) => one.at - other.at || inserted.indexOf(one.id) - inserted.indexOf(other.id),
   );

@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+import pg from 'pg';
+import { readRows } from './sqlite.js';
 
 /**
  * The store of a product that belongs to a folder: a file there, or with TEST_ENGINES=postgresql a schema of the server that
@@ -11,4 +13,18 @@ export function storeIn(folder: string, product: 'saas' | 'idp'): string {
   if (!uri) throw new Error('There is no PostgreSQL server: run the file by test/run.mjs.');
   const name = createHash('sha256').update(folder).digest('hex').slice(0, 20);
   return `${uri}?schema=${product}_${name}&connection_limit=4`;
+}
+
+/** The ids of a collection in the order in which its documents were inserted, none of which was deleted. */
+export async function idsAsInserted(uri: string, collection: string): Promise<string[]> {
+  const order = (table: string, place: string) => `SELECT id FROM ${table} ORDER BY ${place}`;
+  if (uri.startsWith('sqlite:'))
+    return readRows<{ id: string }>(uri.slice('sqlite:'.length), order(collection, 'rowid')).map(
+      ({ id }) => id,
+    );
+  const client = new pg.Client(uri);
+  await client.connect();
+  const table = `${new URL(uri).searchParams.get('schema')}.${collection}`;
+  const { rows } = await client.query<{ id: string }>(order(table, 'ctid')).finally(() => client.end());
+  return rows.map(({ id }) => id);
 }

@@ -7,7 +7,7 @@ import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import type { Test } from 'tap';
 import type { Finding } from '../../../src/core/server/doctor.js';
-import { auditOf, openFile, SECRETS } from '../../kit/app.js';
+import { auditOf, openAt, SECRETS } from '../../kit/app.js';
 import { compiled, type Program, startProgram } from '../../kit/process.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 
@@ -162,7 +162,7 @@ export async function startBackend(
   });
   let program = startProgram(t, script, { args, cwd, env: env('0') });
   const port = Number(new URL(await program.url()).port);
-  const store = await openFile(t, join(cwd, database));
+  const store = await openAt(t, `sqlite:${join(cwd, database)}`);
   return {
     port,
     get program() {

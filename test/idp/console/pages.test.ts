@@ -276,7 +276,7 @@ t.test('an application with ES256 remains editable without a key, and no other o
   const first = await idpApp(t, { ...HERE, es256Key: ES256_KEY });
   const operator = await makeOperator(t, first);
   const { id } = await first.createClient({ id_token_signed_response_alg: 'ES256' });
-  const idp = await idpApp(t, { ...HERE, databaseUri: `sqlite:${first.file}`, clock: first.clock });
+  const idp = await idpApp(t, { ...HERE, databaseUri: first.databaseUri, clock: first.clock });
   const { act } = await enterConsole(idp, operator);
   const fields = { name: 'New name', redirect_uris: CALLBACK };
   t.match((await act(`/clients/${id}/update`, { ...fields, id_token_alg: 'ES256' })).body, 'Saved.');

@@ -579,7 +579,7 @@ t.test('operators see and end delegations in the console', async (t) => {
 t.test('commands on the host list and end delegations', async (t) => {
   const { idp, files, agent, human, delegate } = await delegationWorld(t);
   const type = (...args: string[]) =>
-    runProgram('idp', ['delegation', ...args], { IDP_DATABASE_URI: `sqlite:${idp.file}` });
+    runProgram('idp', ['delegation', ...args], { IDP_DATABASE_URI: idp.databaseUri });
   t.match(await type('list'), { code: 0, err: /There are no delegations/ });
   const { access_token: token } = await delegate();
   const { delegation: id } = claimsOf(token);

@@ -129,7 +129,7 @@ t.test('the list of trusted domains decides which addresses are verified', async
   const first = await idpApp(t);
   const ada = await invite(first, 'ada@example.com');
   t.same(await emailClaims(first, ada), { email: ada.handle, verified: false });
-  const shared = { databaseUri: `sqlite:${first.file}`, clock: first.clock };
+  const shared = { databaseUri: first.databaseUri, clock: first.clock };
   const second = await idpApp(t, { ...shared, trustedEmailDomains: ['example.com'] });
   t.same(await emailClaims(second, ada), { email: ada.handle, verified: true });
 });

@@ -81,7 +81,7 @@ t.test('a client is never given EdDSA instead of ES256 after the key has been re
   const client = await first.createClient(ES256);
   const agent = await first.mintAgent();
   const code = await first.codeFor(client, agent);
-  const rest = { databaseUri: `sqlite:${first.file}`, clock: first.clock };
+  const rest = { databaseUri: first.databaseUri, clock: first.clock };
   const without = await idpApp(t, rest);
   t.match(await without.redeem(client, code), { status: 400, body: { error: 'unauthorized_client' } });
   const again = await idpApp(t, { ...rest, es256Key: OTHER, es256KeyPrevious: KEY });
@@ -98,7 +98,7 @@ t.test('a rotated ES256 key keeps tokens and hints valid', async (t) => {
   });
   const agent = await first.mintAgent();
   const { body } = await first.redeem(client, await first.codeFor(client, agent));
-  const rest = { databaseUri: `sqlite:${first.file}`, clock: first.clock };
+  const rest = { databaseUri: first.databaseUri, clock: first.clock };
   const second = await idpApp(t, { ...rest, es256Key: OTHER, es256KeyPrevious: KEY });
   await verified(second, body.id_token, client, 'ES256');
   const kids = async (idp: IdpApp) =>

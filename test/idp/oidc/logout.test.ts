@@ -176,7 +176,7 @@ t.test('a hint is accepted for as long as its key is published', async (t) => {
   const other = await idp.visit(client);
   const otherHint = await signIn(other.browser, other.page);
   await idp.server.stop();
-  const rest = { databaseUri: `sqlite:${idp.file}`, clock: idp.clock, ed25519Seed: 'ab34'.repeat(16) };
+  const rest = { databaseUri: idp.databaseUri, clock: idp.clock, ed25519Seed: 'ab34'.repeat(16) };
   const rotated = await idpApp(t, { ...rest, ed25519SeedPrevious: SEED });
   const dropped = await idpApp(t, rest);
   const silently = (idp: IdpApp, who: Agent, hint: string) => {

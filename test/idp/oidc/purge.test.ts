@@ -272,7 +272,7 @@ t.test('the purge removes consents of deleted principals and keeps those of disa
   await service.remember(away.sub, `cid_${'0'.repeat(32)}`, 'openid');
   idp.clock.advance(HOUR);
   // A starting process runs overdue jobs at once.
-  await idpApp(t, { databaseUri: `sqlite:${idp.file}`, clock: idp.clock });
+  await idpApp(t, { databaseUri: idp.databaseUri, clock: idp.clock });
   await waitUntil('the purge', async () => (await consents.count()) <= 2);
   t.equal(covers(await service.find(away.sub, client.id), 'openid'), true);
   t.equal(covers(await service.find(lockedOut.sub, client.id), 'openid'), true);

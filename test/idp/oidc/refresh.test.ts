@@ -256,7 +256,7 @@ t.test('a new seed keeps token families and recognizes tokens issued under the o
   const { client, refreshToken } = await family(first);
   const given = await refresh(first, client, refreshToken);
   await first.server.stop();
-  const seeds = { ed25519Seed: 'ab34'.repeat(16), databaseUri: `sqlite:${first.file}`, clock: first.clock };
+  const seeds = { ed25519Seed: 'ab34'.repeat(16), databaseUri: first.databaseUri, clock: first.clock };
   const stranger = await idpApp(t, seeds);
   t.match(await stranger.refresh(client, refreshToken), REFUSED, 'it cannot tell the successor');
 

@@ -145,7 +145,7 @@ t.test('a resource server learns of it while it waits, in each process', async (
   t.match(await api.verify(request), { subject: principal.sub, scopes: ['files:read'] });
 
   // Another process on the same store.
-  const other = await idpApp(t, { databaseUri: `sqlite:${idp.file}`, clock: idp.clock });
+  const other = await idpApp(t, { databaseUri: idp.databaseUri, clock: idp.clock });
   t.equal((await other.admin('POST', `/v1/principals/${principal.sub}/disable`)).status, 200);
   await waitUntil('the resource server refuses the token', async () => {
     const refused = await api.verify(request).catch((error: unknown) => error);

@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import { collectionNames } from '../../../src/core/storage/inspect.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { createRecovery } from '../../../src/idp/provisioning/recovery.js';
 import { type PrincipalCollection, principalCollection } from '../../../src/idp/provisioning/store.js';
@@ -10,7 +11,6 @@ import { comparable, type IdpApp, ISSUER, idpApp, idpStore } from '../../kit/idp
 import { enterConsole, makeOperator } from '../../kit/operator.js';
 import { countedRandom } from '../../kit/random.js';
 import { sentence } from '../../kit/sentences.js';
-import { collectionsOf } from '../../kit/sqlite.js';
 import { CHANGED, RESET, VERIFY } from '../../saas/auth/kit.js';
 import { linkOf, mailedIdp, printReset } from './kit.js';
 
@@ -94,7 +94,7 @@ t.test('every user name gets the same answer, and only an active person gets a m
 
 /** The names of all mails in the store, sorted. */
 async function templatesIn(t: Test, idp: IdpApp): Promise<string[]> {
-  const store = await openStore(`sqlite:${idp.file}`);
+  const store = await openStore(idp.databaseUri);
   t.teardown(() => store.close());
   const { items } = await mailCollection(store).page({ sort: 'id', limit: 100 });
   return items.map(({ template }) => template).sort();
@@ -232,8 +232,8 @@ t.test('without a mail server the page says whom to ask, and nothing is loaded o
   const post = (path: string) => idp.request('POST', path, { form: { handle: 'ada@example.test' } });
   t.equal((await post('/account/forgot-password')).status, 405);
   t.equal((await post('/verify/x')).status, 404);
-  t.notOk(collectionsOf(idp.file).includes('mails'));
-  t.match(collectionsOf((await mailedIdp(t)).file), /mails/, 'as it is with one');
+  t.notOk((await collectionNames(idp.databaseUri)).includes('mails'));
+  t.match(await collectionNames((await mailedIdp(t)).databaseUri), /mails/, 'as it is with one');
 });
 
 t.test('a form of another site sends no mail', async (t) => {

@@ -16,7 +16,7 @@ import {
   type Account,
   auditOf,
   errorOf,
-  openFile,
+  openAt,
   PASSWORD,
   saasApp,
   storeOf,
@@ -92,7 +92,7 @@ t.test('a token that is wrong in any way is refused', async (t) => {
 t.test('a token that is bound to a key needs a proof, which works once in all processes', async (t) => {
   const { app, clock, agents, token } = await withIssuer(t);
   const second = await saasApp(t, {
-    ...{ clock, publicUrl: SITE, databaseUri: `sqlite:${app.file}` },
+    ...{ clock, publicUrl: SITE, databaseUri: app.databaseUri },
     ...agents,
   });
   const key = await dpopKey(clock);
@@ -215,7 +215,7 @@ t.test('routes of a host admit agents for the scope that they state', async (t) 
 
   const host = Fastify();
   t.teardown(() => host.close());
-  const site = { clock, publicUrl: SITE, databaseUri: `sqlite:${app.file}`, ...agents };
+  const site = { clock, publicUrl: SITE, databaseUri: app.databaseUri, ...agents };
   await host.register(saasBackend, { ...saasPluginOptions(t), ...site });
   const config = { agentScope: 'files:read' };
   const { requireUser } = host.saas;
@@ -247,7 +247,7 @@ t.test('Express: allowAgents states the scope for the guards that follow', async
   const { clock, agents, app, token, ada } = await withIssuer(t);
   const backend = createServer({
     ...testOptions(temporaryFolder(t)),
-    ...{ clock, publicUrl: SITE, databaseUri: `sqlite:${app.file}`, ...agents, middleware: true },
+    ...{ clock, publicUrl: SITE, databaseUri: app.databaseUri, ...agents, middleware: true },
   });
   t.teardown(() => backend.stop());
   const host = express();
@@ -300,7 +300,7 @@ t.test('of concurrent connections one succeeds', async (t) => {
   const tickets = [await ticketFor('two'), await ticketFor('three')] as const;
   const both = await Promise.all([connect(app, eve, tickets[0]), connect(other, eve, tickets[1])]);
   t.equal(both.filter((result) => result === 'connected').length, 1, 'a user gets one account');
-  const links = agentLinkCollection(await openFile(t, databaseUri.replace('sqlite:', '')));
+  const links = agentLinkCollection(await openAt(t, databaseUri));
   t.equal(await links.count({ userId: eve.id }), 1);
   provider.lies = { claims: { kind: 'agent' } };
   t.match(await ticketFor('agent'), /^none/, 'an agent cannot be connected as a person');

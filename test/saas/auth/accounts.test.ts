@@ -512,7 +512,7 @@ t.test(
     const next = await mailedApp(t, {
       paymentSecretKey: KEY,
       paymentApiUrl: url,
-      databaseUri: `sqlite:${app.file}`,
+      databaseUri: app.databaseUri,
       clock: app.clock,
       sink: app.sink,
     });
@@ -530,7 +530,7 @@ t.test('the purge removes expired documents and nothing else', async (t) => {
   app.clock.advance(8 * DAY);
   t.equal(await app.me({ accessToken }), 401, 'it has ended before it is purged');
   const { clock, random, sink } = app;
-  const next = await mailedApp(t, { databaseUri: `sqlite:${app.file}`, clock, random, sink });
+  const next = await mailedApp(t, { databaseUri: app.databaseUri, clock, random, sink });
   const fresh = (await next.post('/auth/login', { email, password: PASSWORD })).body.data;
   await waitUntil('the purge', async () => (await sessions.count()) === 1);
   t.equal(await next.me(fresh), 200);

@@ -99,7 +99,7 @@ t.test('saas-backend user suspend takes effect in a running server at once', asy
   const app = await saasApp(t);
   const ada = await app.signUp({ email: 'ada@example.test' });
   const command = (...args: string[]) =>
-    runProgram('saas-backend', ['user', ...args], { DATABASE_URI: `sqlite:${app.file}` });
+    runProgram('saas-backend', ['user', ...args], { DATABASE_URI: app.databaseUri });
   const statuses = async () => [await app.me(ada), (await login(app, ada.email)).status];
   // The server has verified and cached the token.
   t.same(await statuses(), [200, 200]);

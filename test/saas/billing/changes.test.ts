@@ -3,7 +3,7 @@ import { openStore } from '../../../src/core/storage/open.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
 import type { Json } from '../../../src/saas/billing/provider/json.js';
 import { customerCollection, subscriptionCollection } from '../../../src/saas/billing/store.js';
-import { auditOf, openFile } from '../../kit/app.js';
+import { auditOf, storeOf } from '../../kit/app.js';
 import { runJobs } from '../../kit/billing.js';
 import { fakeClock } from '../../kit/clock.js';
 import { isChange } from '../../kit/stripe-changes.js';
@@ -67,7 +67,7 @@ t.test('a change of price and quantity is made at the provider and visible at on
     payment_behavior: 'error_if_incomplete',
   });
   t.match(
-    (await auditOf(await openFile(t, app.file))).findLast(({ event }) => event.startsWith('subscription')),
+    (await auditOf(await storeOf(t, app))).findLast(({ event }) => event.startsWith('subscription')),
     {
       event: 'subscription.changed',
       subject: ada.id,
@@ -358,7 +358,7 @@ t.test('a cancellation now ends the subscription, also when it is repeated', asy
     t.match(answer, { status: 409, body: { error: { code: 'SUBSCRIPTION_NOT_CHANGEABLE' } } });
   }
   t.match(await stored(), { status: 'canceled', entitled: false });
-  const records = (await auditOf(await openFile(t, app.file))).filter(({ subject }) => subject === ada.id);
+  const records = (await auditOf(await storeOf(t, app))).filter(({ subject }) => subject === ada.id);
   t.match(
     records.filter(({ event }) => event === 'subscription.canceled').map(({ detail }) => detail),
     [`${truth.id} now`],

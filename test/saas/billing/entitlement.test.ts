@@ -212,7 +212,7 @@ t.test('an unknown plan or an end that is not in the future is refused by name',
 t.test('saas-backend user grant grants and revokes a plan', async (t) => {
   const { app, ada, saas } = await seller(t);
   const command = (args: string[], more: Record<string, string> = {}) =>
-    runProgram('saas-backend', ['user', 'grant', ...args], { DATABASE_URI: `sqlite:${app.file}`, ...more });
+    runProgram('saas-backend', ['user', 'grant', ...args], { DATABASE_URI: app.databaseUri, ...more });
   const day = await command([ada.email, 'pro', '--until', '2099-01-31', '--json']);
   t.equal(day.code, 0, day.err);
   t.match(JSON.parse(day.out), { id: ada.id, granted: { plan: 'pro', until: '2099-02-01T00:00:00.000Z' } });

@@ -267,7 +267,7 @@ t.test('saas-backend billing resync repairs users by command', async (t) => {
     const program = startProgram(t, compiled('bin/saas-backend.js'), {
       args: ['billing', 'resync', ...args],
       env: {
-        DATABASE_URI: `sqlite:${here.app.file}`,
+        DATABASE_URI: here.app.databaseUri,
         PAYMENT_SECRET_KEY: KEY,
         PAYMENT_API_URL: here.api.url,
         BILLING_PLANS: JSON.stringify({ gold: { prices: Object.keys(PRICES) } }),

@@ -252,7 +252,7 @@ t.test('a setting that becomes secret is encrypted', async (t) => {
   const app = await saasApp(t, withSettings);
   await patch(app, 0, { supportEmail: 'a@b.test' });
   await app.close();
-  const store = await openStore(`sqlite:${app.file}`);
+  const store = await openStore(app.databaseUri);
   t.teardown(() => store.close());
   const custom = await openCustomSettings(
     {

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { PASSWORD, saasApp } from '../../kit/app.js';
-import { readRows } from '../../kit/sqlite.js';
+import { deliveryCollection } from '../../../src/saas/webhooks/store.js';
+import { PASSWORD, saasApp, storeOf } from '../../kit/app.js';
 import { waitUntil } from '../../kit/wait.js';
 import { connected, KEY, laboratory, receiver } from './kit.js';
 
@@ -76,7 +76,8 @@ t.test('the export contains deliveries; the deletion of the account removes what
   const closed = { body: { password: PASSWORD }, token: ada.accessToken };
   t.equal((await app.request('POST', '/api/user/delete', closed)).status, 200);
   await waitUntil('the deletion', () => hook.received.some(({ event }) => event.type === 'user.deleted'));
-  const stored = JSON.stringify(readRows(app.file, 'SELECT * FROM webhook_deliveries'));
+  const { items } = await deliveryCollection(await storeOf(t, app)).page({ sort: 'id', limit: 100 });
+  const stored = JSON.stringify(items);
   t.notMatch(stored, ada.email);
   t.match(stored, 'user.deleted');
   t.match(stored, other.email);

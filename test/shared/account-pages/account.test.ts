@@ -278,7 +278,7 @@ t.test('a deleted account ends at once, everywhere, and its user name stays take
   t.match(await eventsOf(t, idp, human.sub), /human\.deleted/ as never);
 
   idp.clock.advance(26 * 60 * MINUTE);
-  await idpApp(t, { ...HERE, databaseUri: `sqlite:${idp.file}`, clock: idp.clock });
+  await idpApp(t, { ...HERE, databaseUri: idp.databaseUri, clock: idp.clock });
   const grants = grantCollection(store);
   await waitUntil('the purge of grants', async () => (await grants.count()) === 0);
 });

@@ -117,7 +117,7 @@ t.test('where everybody must have a second factor, a passkey is one', async (t) 
   const ruled = await idpApp(t, {
     ...ENABLED,
     ...{ factorEncryptionKey: FACTOR_KEY, secondFactor: 'required', secondFactorGraceDays: 0 },
-    ...{ databaseUri: `sqlite:${idp.file}`, clock: idp.clock },
+    ...{ databaseUri: idp.databaseUri, clock: idp.clock },
   });
   await ruled.listen();
   const moved = authenticator.at(ruled.server.fastify.idp.issuer());
@@ -294,7 +294,7 @@ t.test('the person gets a mail when a passkey was added or removed, also by a co
   await browser.submit(await get('/passkeys'), { id: authenticator.name }, '/remove');
   t.same((await sent()).map(({ template }) => template).sort(), ['passkey-added', 'passkey-removed']);
   await add(new SoftwareAuthenticator(authenticator.origin));
-  const env = { IDP_DATABASE_URI: `sqlite:${idp.file}`, IDP_EMAIL_SMTP_URL: 'smtp://127.0.0.1:9' };
+  const env = { IDP_DATABASE_URI: idp.databaseUri, IDP_EMAIL_SMTP_URL: 'smtp://127.0.0.1:9' };
   const { type } = commandLine(t, env);
   t.equal((await type(['principal', 'remove-passkeys', human.handle])).code, 0);
   t.equal((await sent()).filter((mail) => mail.template === 'passkey-removed').length, 2);

@@ -294,7 +294,7 @@ t.test('the secret is encrypted in the store, and a key rotation keeps it readab
   const next = 'Zx8cV4bN1mQ7wE3rT9yU5iO2pA6sD0fG';
   const later = await idpApp(t, {
     ...HERE,
-    databaseUri: `sqlite:${idp.file}`,
+    databaseUri: idp.databaseUri,
     clock: idp.clock,
     factorEncryptionKey: next,
     factorEncryptionKeyPrevious: FACTOR_KEY,
