@@ -2,38 +2,16 @@
 import { writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { readArguments } from './arguments.js';
-import { growth } from './growth-rows.js';
-import { code, discovery, jwks } from './idp-rows.js';
-import { install } from './install-row.js';
+import { engineRows, stopServers } from './engine-rows.js';
+import { discovery, jwks } from './idp-rows.js';
 import { Lab } from './lab.js';
-import { mongodbRows, stopMongod } from './mongodb-rows.js';
-import { port, start } from './process-rows.js';
 import { tell } from './progress.js';
 import { machineReadable, type Result, table } from './report.js';
 import type { Row } from './rounds.js';
-import { flood, login, me, refresh } from './saas-rows.js';
 import { size } from './size-row.js';
-import { webhook } from './webhook-row.js';
-import { scaling, workers } from './workers-row.js';
+import { start } from './start-row.js';
 
-const ROWS: Record<string, Row> = {
-  start,
-  jwks,
-  discovery,
-  me: me(),
-  refresh: refresh(),
-  code: code(),
-  login,
-  webhook,
-  workers: workers(2, 1.7),
-  scaling,
-  ...mongodbRows,
-  flood,
-  port,
-  growth,
-  size,
-  install,
-};
+const ROWS: Record<string, Row> = { start, jwks, discovery, ...engineRows, size };
 
 const help = `Measures both programs against baselines of the same run.
 
@@ -41,9 +19,10 @@ Usage
   npm run bench -- [options]
 
 Options
-  --only <rows>       some of ${Object.keys(ROWS).join(', ')}; separated by commas. mongodb: its eight rows
+  --only <rows>       some of ${Object.keys(ROWS).join(', ')}; separated by commas.
+                      postgresql, mongodb: all rows of that engine
   --seconds <number>  total measuring time of each figure (9)
-  --quick             small stores and few starts: only checks that the benchmark runs
+  --quick             one start of each program: only checks that the benchmark runs
   --json <file>       also writes the results as JSON
   --profile <folder>  writes a CPU profile of the program for each row; slows it down
   --help
@@ -52,11 +31,10 @@ Examples
   npm run bench
   npm run bench -- --only me,refresh --seconds 20 --json bench.json
 
-hello is bare Fastify, jwt is Fastify with @fastify/jwt, hash is argon2.verify, sign is Ed25519 of node:crypto,
-oidc-provider is that library with its memory adapter. POCKETBASE is the path of PocketBase 0.38, which is then
-measured as well (go install github.com/pocketbase/pocketbase/examples/base@v0.38.0); otherwise 0.35 of jwt replaces it.
-BETTER_AUTH is a folder with better-auth (npm install better-auth@1.7.25 mongodb@7), which mongodb-peer measures.
-The rows on MongoDB use the mongod of the tests (docs/storage.md) and are skipped without one.`;
+hello is bare Fastify, jwt is Fastify with @fastify/jwt, hash is argon2.verify, oidc-provider is that library with its memory
+adapter. The rows named peer compare with the programs whose paths are in POCKETBASE (PocketBase 0.38: go install
+github.com/pocketbase/pocketbase/examples/base@v0.38.0) and SUPABASE_AUTH (Supabase Auth 2.196, on the same PostgreSQL).
+PostgreSQL and mongod are those of the tests (docs/storage.md); rows are skipped without one.`;
 
 const OPTIONS = {
   only: { type: 'string' },
@@ -93,7 +71,7 @@ if (values.json) writeFileSync(values.json, machineReadable(results, { seconds }
 await end(0);
 
 async function end(code: number): Promise<never> {
-  await stopMongod();
+  await stopServers();
   process.exit(code);
 }
 

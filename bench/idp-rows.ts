@@ -31,7 +31,7 @@ function published(path: string) {
  * Agents that sign in with two requests: Basic at /authorize, then the code for an id_token. Compared with
  * oidc-provider, which keeps all data in memory.
  */
-export function code(least = 4): Row {
+export function code(least?: number): Row {
   return async (bench) => {
     const compared = await compareAnew(bench, async () => {
       const { url } = await serve(bench, 'idp');
@@ -43,14 +43,8 @@ export function code(least = 4): Row {
         floor: async (seconds) => (await drive(peer.url, peers, seconds)) / PEER_STEPS,
       };
     });
-    const row = result('code flow of an agent', 'oidc-provider', compared, least);
-    return bench.mongod ? [row] : [row, await ofSignatures(bench, compared.value)];
+    return [result('code flow of an agent', 'oidc-provider', compared, least)];
   };
-}
-
-async function ofSignatures({ lab, seconds }: Bench, value: number): Promise<Result> {
-  const floor = await lab.worker('floor-work').rate('sign', seconds);
-  return result('… of the signatures in it', 'sign', { value, floor, ratio: value / floor });
 }
 
 const handleOf = (number: number) => `agent-${number}@example.com`;

@@ -10,7 +10,6 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { serverPort } from '../test/kit/port.js';
-import { childrenOf, limitProcessors } from './processor-share.js';
 
 /** A server under test or a baseline. */
 export interface Served {
@@ -22,7 +21,7 @@ export interface Served {
 
 /** A process that runs tasks on demand: `rate` returns the runs per second. */
 export interface Worker {
-  rate(task: string, seconds: number, argument?: number): Promise<number>;
+  rate(task: string, seconds: number): Promise<number>;
 }
 
 export type Program = 'saas-backend' | 'idp';
@@ -49,7 +48,6 @@ export class Lab {
   readonly #profiles: string | undefined;
   readonly #newDatabase: (() => string) | undefined;
   #folders: string[] = [];
-  #limits: (() => Promise<void>)[] = [];
 
   /**
    * @param profiles folder for a CPU profile of every program under test
@@ -125,11 +123,16 @@ export class Lab {
    * A third-party server. Its output goes to its log.
    *
    * @param args returns its arguments, given its port and folder
+   * @param more returns its environment variables, given its port
    */
-  async peer(program: string, args: (port: number, folder: string) => string[]): Promise<Served> {
+  async peer(
+    program: string,
+    args: (port: number, folder: string) => string[],
+    more: (port: number) => Record<string, string> = () => ({}),
+  ): Promise<Served> {
     const port = await serverPort();
     const since = performance.now();
-    const child = this.#launch({ NODE_ENV: 'production' }, (cwd, env, log) =>
+    const child = this.#launch({ NODE_ENV: 'production', ...more(port) }, (cwd, env, log) =>
       spawn(resolve(program), args(port, cwd), { cwd, env, stdio: ['ignore', log, log] }),
     );
     await once(child, 'spawn');
@@ -137,10 +140,10 @@ export class Lab {
     return served(port, child, since);
   }
 
-  worker(script: 'floor-work' | 'port-work', ...args: string[]): Worker {
+  worker(script: 'floor-work' | 'commit-work', ...args: string[]): Worker {
     const child = this.#fork(`bench/${script}.js`, args, [], { NODE_ENV: 'production' });
     return {
-      rate: (task, seconds, argument) =>
+      rate: (task, seconds) =>
         new Promise((resolve, reject) => {
           const lost = (code: number) => reject(new Error(`${script} ended with ${code} at ${task}`));
           child.once('exit', lost);
@@ -148,14 +151,9 @@ export class Lab {
             child.off('exit', lost);
             resolve(perSecond);
           });
-          child.send({ task, seconds, argument });
+          child.send({ task, seconds });
         }),
     };
-  }
-
-  /** Gives a program that share of one processor, with workers as much each. */
-  limit({ pid }: Served, share: number): void {
-    this.#limits.push(limitProcessors(pid, share));
   }
 
   folder(): string {
@@ -176,7 +174,6 @@ export class Lab {
         });
       }),
     );
-    for (const remove of this.#limits.splice(0)) await remove();
     this.#removeFolders();
   }
 
@@ -262,22 +259,6 @@ export function residentMemory(pid: number): number | undefined {
   try {
     const kibibytes = /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
     return Number(kibibytes) / 1024;
-  } catch {
-    return undefined;
-  }
-}
-
-/** Linux counts processor time in hundredths of a second. */
-const TICKS_PER_SECOND = 100;
-
-/** Seconds of processor time of a process and its children so far; undefined without /proc. */
-export function processorTime(pid: number): number | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // After the name of the program, which may contain spaces: the state, ten numbers, then user and system time.
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    const own = (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
-    return childrenOf(pid).reduce((sum, child) => sum + (processorTime(child) ?? 0), own);
   } catch {
     return undefined;
   }

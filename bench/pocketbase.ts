@@ -1,43 +1,31 @@
-/** PocketBase as a peer. It is not on npm; the help of the bench describes how to build it. */
-import type { Lab } from './lab.js';
-import { type Client, expectStatus, request } from './load.js';
+/** PocketBase as a peer. */
+import { repeating, request } from './load.js';
+import { following, type Peer, peerUsers, post } from './peer-rows.js';
 
-const PASSWORD = 'a sentence is fine';
 const USERS = '/api/collections/users';
 
-/** A new instance with `count` users, each of whom refreshes a token repeatedly. */
-export async function pocketBase(
-  lab: Lab,
-  program: string,
-  count: number,
-): Promise<{ url: string; clients: Client[] }> {
-  const { url } = await lab.peer(program, (port, folder) => {
-    return ['serve', '--http', `127.0.0.1:${port}`, '--dir', `${folder}/pb_data`];
-  });
-  const clients: Client[] = [];
-  for (let number = 0; number < count; number++) {
-    const email = `person-${number}@example.com`;
-    await post(`${url}${USERS}/records`, { email, password: PASSWORD, passwordConfirm: PASSWORD });
-    const signedIn = await post(`${url}${USERS}/auth-with-password`, { identity: email, password: PASSWORD });
-    clients.push(refreshing(signedIn.token));
-  }
-  return { url, clients };
-}
-
-async function post(url: string, body: object): Promise<{ token: string }> {
-  const headers = { 'content-type': 'application/json' };
-  const answer = await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) });
-  if (!answer.ok) throw new Error(`${url} answered ${answer.status}: ${await answer.text()}`);
-  return (await answer.json()) as { token: string };
-}
-
-function refreshing(first: string): Client {
-  let token = first;
-  return {
-    next: () => request('POST', `${USERS}/auth-refresh`, { authorization: token }),
-    take(answer) {
-      expectStatus(answer, 200);
-      token = JSON.parse(answer.body).token;
-    },
-  };
-}
+export const pocketBase: Peer = {
+  name: 'PocketBase',
+  variable: 'POCKETBASE',
+  async open({ lab }, program, count) {
+    const { url } = await lab.peer(program, (port, folder) => {
+      return ['serve', '--http', `127.0.0.1:${port}`, '--dir', `${folder}/pb_data`];
+    });
+    const server = { url, readers: [], refreshers: [] } as Awaited<ReturnType<Peer['open']>>;
+    for (const { email, password } of peerUsers(count)) {
+      const user = { email, password, passwordConfirm: password };
+      const { id } = await post<{ id: string }>(`${url}${USERS}/records`, user);
+      const credentials = { identity: email, password };
+      const { token } = await post<{ token: string }>(`${url}${USERS}/auth-with-password`, credentials);
+      server.readers.push(repeating(request('GET', `${USERS}/records/${id}`, { authorization: token }), 200));
+      server.refreshers.push(
+        following(
+          token,
+          (authorization) => request('POST', `${USERS}/auth-refresh`, { authorization }),
+          (body) => JSON.parse(body).token,
+        ),
+      );
+    }
+    return server;
+  },
+};

@@ -3,19 +3,8 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Served } from './lab.js';
 import { type Answer, ask, type Client, drive, expectStatus, hammer, repeating, request } from './load.js';
-import { pocketBase } from './pocketbase.js';
 import type { Result } from './report.js';
-import {
-  type Bench,
-  type Comparison,
-  compare,
-  compareAnew,
-  type Measure,
-  quantile,
-  type Row,
-  result,
-  serve,
-} from './rounds.js';
+import { type Bench, compareAnew, type Row, result, serve } from './rounds.js';
 
 export const JSON_BODY = { 'content-type': 'application/json' };
 export const PASSWORD = 'a sentence is fine';
@@ -32,7 +21,7 @@ export interface Account {
 }
 
 /** Reads the session and its user from the store each time. */
-export function me(least = 0.9): Row {
+export function me(least: number): Row {
   return async (bench) => {
     const compared = await compareAnew(bench, async () => {
       const { url } = await serve(bench, 'saas-backend');
@@ -49,38 +38,23 @@ export function me(least = 0.9): Row {
   };
 }
 
-const REFRESHERS = 64;
+export const REFRESHERS = 64;
 
 /** Sessions that each refresh with their latest token. */
-export function refresh(least = 0.27): Row {
+export function refresh(least: number): Row {
   return async (bench) => {
     const compared = await compareAnew(bench, async () => {
-      const { measure } = await refreshers(bench);
+      const { url } = await serve(bench, 'saas-backend');
+      const accounts = await register(url, REFRESHERS);
+      const sessions = accounts.map(({ refreshToken }) => refreshing(refreshToken));
       const floor = await jwtFloor(bench, '{"success":true}');
-      return { measure, floor: (seconds) => hammer(floor.url, REFRESHERS, seconds, [floor.headers]) };
+      return {
+        measure: (seconds) => drive(url, sessions, seconds),
+        floor: (seconds) => hammer(floor.url, REFRESHERS, seconds, [floor.headers]),
+      };
     });
-    const row = result('POST /api/auth/refresh', 'jwt', compared, least);
-    return bench.mongod ? [row] : [row, await aheadOfPeer(bench, compared)];
+    return [result('POST /api/auth/refresh', 'jwt', compared, least)];
   };
-}
-
-/** Without POCKETBASE the goal is its ratio to `jwt`. */
-async function aheadOfPeer(bench: Bench, toFloor: Comparison): Promise<Result> {
-  const what = '… ahead of the nearest peer';
-  const program = process.env['POCKETBASE'];
-  if (!program) return result(what, 'jwt', toFloor, 0.35, ' (POCKETBASE is not set)');
-  const ahead = await compareAnew({ ...bench, row: `${bench.row} of PocketBase` }, async () => {
-    const { measure } = await refreshers(bench);
-    const peer = await pocketBase(bench.lab, program, REFRESHERS);
-    return { measure, floor: (seconds) => drive(peer.url, peer.clients, seconds) };
-  });
-  return result(what, 'PocketBase', ahead, 1);
-}
-
-async function refreshers(bench: Bench): Promise<{ measure: Measure }> {
-  const { url } = await serve(bench, 'saas-backend');
-  const sessions = (await register(url, REFRESHERS)).map(({ refreshToken }) => refreshing(refreshToken));
-  return { measure: (seconds) => drive(url, sessions, seconds) };
 }
 
 /** `hash` uses the library that created the hashes; the program uses a faster one where possible. */
@@ -95,30 +69,6 @@ export async function login(bench: Bench): Promise<Result[]> {
     };
   };
   return [result('POST /api/auth/login', 'hash', await compareAnew(bench, open, LONG_TURN), 0.95)];
-}
-
-/** The latency of other requests while 200 clients log in as fast as possible. */
-export async function flood(bench: Bench): Promise<Result[]> {
-  const { url } = await serve(bench, 'saas-backend');
-  const [attacked, reader, refresher] = (await register(url, 3)) as [Account, Account, Account];
-  const others = [
-    repeating(request('GET', ME, bearer(reader.accessToken)), 200),
-    refreshing(refresher.refreshToken),
-    repeating(request('GET', '/health'), 200),
-  ];
-  const flooding = Array.from({ length: 200 }, () => repeating(loginOf(attacked.email), 200, 503));
-  const p99 = async (seconds: number) => {
-    const latencies = await Promise.all(others.map((client) => probe(url, client, seconds)));
-    return quantile(latencies.flat(), 0.99);
-  };
-  const p99Flooded = async (seconds: number) => {
-    const [value] = await Promise.all([p99(seconds), drive(url, flooding, seconds)]);
-    return value;
-  };
-  const { value, floor, ratio } = await compare(bench, p99Flooded, p99, LONG_TURN);
-  const goal = { text: '< 50 ms', met: value < 50 };
-  const what = 'p99 of others while 200 log in';
-  return [{ what, value, unit: 'ms', floor: { name: 'alone', value: floor }, ratio, goal }];
 }
 
 /** Milliseconds per request of one client, at most 100 requests per second. */

@@ -1,34 +1,45 @@
-/** `npm run bench:scale`: a large store of saas-backend, its size, its purge and its admin area. */
-import { statSync, writeFileSync } from 'node:fs';
+/** `npm run bench:scale`: a large store of saas-backend, its size, its purge, its admin area, and requests that do not depend on it. */
+import { createHash } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
-import mongodbPlugin from '@fastify/mongodb';
+import argon2 from 'argon2';
 import { DAY } from '../src/core/kernel/clock.js';
+import { newId } from '../src/core/kernel/secrets.js';
 import { LEASE_COLLECTION, LEASE_FIELDS, type LeaseDocument } from '../src/core/ops/jobs.js';
+import { STANDARD_COST } from '../src/core/passwords/argon2.js';
 import type { Collection, Store } from '../src/core/storage/collection.js';
 import { readCollection } from '../src/core/storage/inspect.js';
 import { openStore } from '../src/core/storage/open.js';
-import { type SessionDocument, sessionCollection, userCollection } from '../src/saas/auth/store.js';
+import {
+  type SessionDocument,
+  sessionCollection,
+  type UserDocument,
+  userCollection,
+} from '../src/saas/auth/store.js';
 import { readArguments } from './arguments.js';
 import { Lab, type Served } from './lab.js';
-import { drive, repeating, request } from './load.js';
-import { startMongod } from './mongod.js';
-import { createProgress } from './progress.js';
+import { ask, drive, hammer, repeating, request } from './load.js';
+import { createProgress, tell } from './progress.js';
 import { RECORD_KINDS, randomTime, recordPages } from './record-rows.js';
 import { machineReadable, type Result, table } from './report.js';
-import { quantile } from './rounds.js';
-import { bearer, JSON_BODY, ME, PASSWORD, probe } from './saas-rows.js';
+import { compare, type Measure, quantile, result } from './rounds.js';
+import { type Account, bearer, JSON_BODY, loginOf, ME, PASSWORD, probe, refreshing } from './saas-rows.js';
+import { connectionsOf, sizesOf } from './scale-figures.js';
+import { type DatabaseServer, mongodAt, onPostgresql, postgresqlAt, SERVERS } from './servers.js';
 import { id, session, user } from './size-row.js';
 
 const help = `Fills a store with users and sessions and measures what grows with it: bytes per document, the admin area, the purge of
-expired sessions, and the latency of other requests meanwhile.
+expired sessions, and the latency of other requests meanwhile; and sign-ins, which should take as long as in a small store.
 
 Usage
   npm run bench:scale -- [options]
 
 Options
-  --engine <name>      sqlite or mongodb (sqlite); mongodb takes the server of the tests, see docs/storage.md
+  --engine <name>      sqlite, postgresql or mongodb (sqlite); the servers are those of the tests, see docs/storage.md
+  --database <uri>     an empty database, which is filled, or one that was filled with the same options; it remains
+  --fill               only fills it
   --users <number>     (100000)
   --sessions <number>  unexpired ones (500000)
   --expired <number>   expired ones (200000)
@@ -39,10 +50,12 @@ Options
 
 Examples
   npm run bench:scale
-  npm run bench:scale -- --engine mongodb --users 1000000 --sessions 5700000`;
+  npm run bench:scale -- --engine postgresql --users 1000000 --sessions 5700000`;
 
 const OPTIONS = {
   engine: { type: 'string', default: 'sqlite' },
+  database: { type: 'string' },
+  fill: { type: 'boolean', default: false },
   users: { type: 'string', default: '100000' },
   sessions: { type: 'string', default: '500000' },
   expired: { type: 'string', default: '200000' },
@@ -59,11 +72,17 @@ const [users, sessions, expired, seconds] = [
   values.seconds,
 ].map(countOf) as [number, number, number, number];
 const records = values.records === '0' ? 0 : countOf(values.records);
-if (values.engine !== 'sqlite' && values.engine !== 'mongodb')
-  usageError(`there is no engine '${values.engine}'.`);
+if (values.fill && !values.database) usageError('--fill needs --database.');
 
-/** Documents per call of `insertMany`. */
+/** Documents per call of `insertMany`, and calls at the same time. */
 const BATCH = 500;
+const CALLS = 4;
+
+/** Of the store with which the large one is compared. */
+const SMALL = 1000;
+/** Users with a password, evenly spread over the store. */
+const PEOPLE = 64;
+const CLIENTS = 32;
 
 const OPERATORS = 4;
 const ADMIN = { ADMIN_USERNAME: 'operator', ADMIN_PASSWORD: 'a long sentence of the operator' };
@@ -75,50 +94,103 @@ const BUSY_SESSIONS = 10_000;
 const PAGE_VIEWS = 25;
 
 const lab = new Lab();
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
-const mongod = values.engine === 'mongodb' ? await startMongod() : undefined;
-const file = join(lab.folder(), 'store.db');
-const uri = mongod?.newDatabase() ?? `sqlite:${file}`;
+const server = await serverOf(values.engine, values.database);
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void end(1));
+const passwordHash = await argon2.hash(PASSWORD, { type: argon2.argon2id, ...STANDARD_COST });
 const results: Result[] = [];
-
-const userIds = Array.from({ length: users }, () => id('usr_'));
-await fill('users', users, userCollection, (index) => ({
-  ...user('x'.repeat(97)),
-  id: userIds[index] as string,
-  emailVerified: index % 10 !== 0,
-  ...(index % 1000 === 0 && { suspendedAt: Date.now() }),
-}));
-await fill('sessions', sessions, sessionCollection, () => sessionUntil(Date.now() + 30 * DAY));
-results.push(...(await sizes()));
-if (records > 0) {
-  for (const { name, collection, make } of RECORD_KINDS)
-    await fill(name, records, collection, (index) => make(index, randomUserId(), randomTime()));
+try {
+  const uri = values.database ?? newDatabase();
+  await fillStore(uri, users, sessions);
+  if (!values.fill) await measure(uri);
+  process.stdout.write(`${table(results)}\n`);
+  if (values.json)
+    writeFileSync(
+      values.json,
+      machineReadable(results, { engine: values.engine, users, sessions, expired, records, seconds }),
+    );
+  await end(0);
+} catch (error) {
+  console.error(error);
+  await end(1);
 }
-results.push(...(await admin()));
-results.push(...(await firstPages()));
-await fill('sessions', expired, sessionCollection, () => sessionUntil(Date.now() - DAY));
-results.push(...(await purge()));
-if (mongod) results.push(...(await ttl()));
-await mongod?.clear();
 
-process.stdout.write(`${table(results)}\n`);
-if (values.json)
-  writeFileSync(
-    values.json,
-    machineReadable(results, { engine: values.engine, users, sessions, expired, records, seconds }),
+async function end(code: number): Promise<never> {
+  await lab.clear();
+  await server?.stop();
+  process.exit(code);
+}
+
+/** The server of the engine, or that of the URI; `undefined` for SQLite. */
+async function serverOf(engine: string, uri: string | undefined): Promise<DatabaseServer | undefined> {
+  if (uri?.startsWith('postgres')) return postgresqlAt(uri);
+  if (uri?.startsWith('mongodb')) return mongodAt(uri);
+  if (engine === 'postgresql') return SERVERS.PostgreSQL();
+  if (engine === 'mongodb') return SERVERS.MongoDB();
+  return engine === 'sqlite' ? undefined : usageError(`there is no engine '${engine}'.`);
+}
+
+function newDatabase(): string {
+  return server?.newDatabase() ?? `sqlite:${join(lab.folder(), 'store.db')}`;
+}
+
+async function measure(uri: string): Promise<void> {
+  results.push(...(await sizesOf(uri, { users, sessions })));
+  results.push(...(await admin(uri)));
+  results.push(...(await firstPages(uri)));
+  results.push(...(await growth(uri)));
+  await fill(uri, 'expired sessions', expired, sessionCollection, () =>
+    sessionUntil(Date.now() - DAY, users),
   );
-process.exit();
-
-function sessionUntil(expiresAt: number): SessionDocument {
-  return { ...session(), userId: randomUserId(), expiresAt };
+  results.push(...(await purge(uri)));
 }
 
-function randomUserId(): string {
-  return userIds[Math.floor(Math.random() * users)] as string;
+/** Does nothing if there are users. */
+async function fillStore(uri: string, users: number, sessions: number): Promise<void> {
+  const store = await openStore(uri);
+  const isFilled = (await userCollection(store).count({}, 1)) > 0;
+  await store.close();
+  if (isFilled) return;
+  const people = new Set(peopleIn(users));
+  await fill(uri, 'users', users, userCollection, (index) => userAt(index, people.has(index)));
+  const expiresAt = Date.now() + 30 * DAY;
+  await fill(uri, 'sessions', sessions, sessionCollection, () => sessionUntil(expiresAt, users));
+  for (const { name, collection, make } of records > 0 ? RECORD_KINDS : [])
+    await fill(uri, name, records, collection, (index) => make(index, randomUserId(users), randomTime()));
+  // As PostgreSQL does by itself within a minute.
+  if (uri.startsWith('postgres')) await onPostgresql(uri, ['VACUUM ANALYZE']);
 }
+
+/** The numbers of the users with a password. */
+function peopleIn(users: number): number[] {
+  return Array.from({ length: PEOPLE }, (_, number) => Math.floor((number * users) / PEOPLE));
+}
+
+function userAt(index: number, isPerson: boolean): UserDocument {
+  return {
+    ...user(isPerson ? passwordHash : 'x'.repeat(97)),
+    id: userIdAt(index),
+    email: emailAt(index),
+    emailVerified: index % 10 !== 0,
+    ...(index % 1000 === 0 && !isPerson && { suspendedAt: Date.now() }),
+  };
+}
+
+const digestOf = (index: number) => createHash('sha256').update(String(index)).digest();
+
+/** The same ones in each run, with the times and the random parts of usual ones. */
+const userIdAt = (index: number) =>
+  newId('usr_', { now: () => index }, { bytes: (size) => digestOf(index).subarray(0, size) });
+const emailAt = (index: number) => `${digestOf(index).toString('hex', 0, 6)}@example.com`;
+
+function sessionUntil(expiresAt: number, users: number): SessionDocument {
+  return { ...session(), userId: randomUserId(users), expiresAt };
+}
+
+const randomUserId = (users: number) => userIdAt(Math.floor(Math.random() * users));
 
 /** Inserts documents and adds the rate to the results. */
 async function fill<T extends { id: string }>(
+  uri: string,
   name: string,
   count: number,
   collectionOf: (store: Store) => Collection<T>,
@@ -128,46 +200,24 @@ async function fill<T extends { id: string }>(
   const store = await openStore(uri);
   const collection = collectionOf(store);
   const since = performance.now();
-  for (let from = 0; from < count; from += BATCH) {
-    const batch = Array.from({ length: Math.min(BATCH, count - from) }, (_, index) => make(from + index));
-    await collection.insertMany(batch);
-    progress.show(from + batch.length, count);
-  }
+  let next = 0;
+  const insertAll = async () => {
+    while (next < count) {
+      const from = next;
+      next = Math.min(count, from + BATCH);
+      await collection.insertMany(Array.from({ length: next - from }, (_, index) => make(from + index)));
+      progress.show(next, count);
+    }
+  };
+  await Promise.all(Array.from({ length: CALLS }, insertAll));
   progress.end();
-  results.push({
-    what: `insert ${count.toLocaleString('en')} ${name}`,
-    value: (count * 1000) / (performance.now() - since),
-    unit: '/s',
-  });
+  const value = (count * 1000) / (performance.now() - since);
+  if (count > SMALL)
+    results.push({ what: `insert ${count.toLocaleString('en')} ${name}`, value, unit: '/s' });
   await store.close();
 }
 
-/** Bytes per document. */
-async function sizes(): Promise<Result[]> {
-  if (!mongod) {
-    const value = statSync(file).size / (users + sessions);
-    return [{ what: 'a document of the file takes', value, unit: 'bytes' }];
-  }
-  const client = await new mongodbPlugin.mongodb.MongoClient(uri).connect();
-  try {
-    // Writes everything to the files.
-    await client.db('admin').command({ fsync: 1 });
-    const found: Result[] = [];
-    for (const name of ['users', 'sessions']) {
-      const { count, size, storageSize, totalIndexSize } = await client.db().command({ collStats: name });
-      found.push(
-        { what: `${name}: a document uncompressed`, value: size / count, unit: 'bytes' },
-        { what: `${name}: … on disk`, value: storageSize / count, unit: 'bytes' },
-        { what: `${name}: … in the indexes`, value: totalIndexSize / count, unit: 'bytes' },
-      );
-    }
-    return found;
-  } finally {
-    await client.close();
-  }
-}
-
-async function start(): Promise<{ served: Served; p99: () => Promise<number> }> {
+async function start(uri: string): Promise<{ served: Served; p99: () => Promise<number> }> {
   const served = await lab.unbound('saas-backend', 'scale', { uri, more: ADMIN });
   const body = JSON.stringify({ email: `${id('')}@example.com`, password: PASSWORD });
   const answer = await fetch(`${served.url}/api/auth/register`, { method: 'POST', headers: JSON_BODY, body });
@@ -177,14 +227,14 @@ async function start(): Promise<{ served: Served; p99: () => Promise<number> }> 
 }
 
 /** Four operators who open the page again as soon as they have it. */
-async function admin(): Promise<Result[]> {
-  const { served, p99 } = await start();
+async function admin(uri: string): Promise<Result[]> {
+  const { served, p99 } = await start(uri);
   const alone = await p99();
   const page = request('GET', ADMIN_AREA, { authorization: BASIC });
   const operators = Array.from({ length: OPERATORS }, () => repeating(page, 200));
   const [value, pages] = await Promise.all([p99(), drive(served.url, operators, seconds)]);
-  const connections = mongod ? [await connectionsOf()] : [];
-  await end(served);
+  const connections = await connectionsOf(uri);
+  await stop(served);
   return [
     ...connections,
     { what: `admin area, ${OPERATORS} operators`, value: pages, unit: 'pages/s' },
@@ -199,19 +249,19 @@ async function admin(): Promise<Result[]> {
 }
 
 /** The median time of the first pages of lists and searches, of a user with many sessions, and of the overview. */
-async function firstPages(): Promise<Result[]> {
+async function firstPages(uri: string): Promise<Result[]> {
   const store = await openStore(uri);
-  const [busy = ''] = userIds;
+  const busy = userIdAt(1);
   const own = Array.from({ length: BUSY_SESSIONS }, () => ({
-    ...sessionUntil(Date.now() + 30 * DAY),
+    ...sessionUntil(Date.now() + 30 * DAY, users),
     userId: busy,
   }));
   const collection = sessionCollection(store);
   for (let from = 0; from < own.length; from += BATCH)
     await collection.insertMany(own.slice(from, from + BATCH));
-  const email = (await userCollection(store).findOne({ id: userIds[users >> 1] as string }))?.email ?? '';
   await store.close();
-  const { served } = await start();
+  const email = emailAt(users >> 1);
+  const { served } = await start(uri);
   const pages = {
     'users, the newest': 'users',
     'users by a prefix of one character': `users?q=${email.slice(0, 1)}`,
@@ -237,22 +287,60 @@ async function firstPages(): Promise<Result[]> {
     // It is counted once in a while, not for each view.
     if (path === '') found.push({ what: '… when it is counted', value: times[0] as number, unit: 'ms' });
   }
-  await end(served);
+  await stop(served);
   return found;
 }
 
+/** The same requests to the large store and to a new one, by people who are evenly spread over it. */
+async function growth(uri: string): Promise<Result[]> {
+  const small = newDatabase();
+  await fillStore(small, SMALL, 5 * SMALL);
+  const start = async (uri: string, size: number) => {
+    const served = await lab.unbound('saas-backend', 'growth', { uri });
+    return { served, measures: await requestsOf(served, peopleIn(size).map(emailAt)) };
+  };
+  const [large, few] = [await start(uri, users), await start(small, SMALL)];
+  const found: Result[] = [];
+  for (const [what, measure] of Object.entries(large.measures)) {
+    const bench = { lab, row: what, seconds, quick: false, progress: tell };
+    const compared = await compare(bench, measure, few.measures[what] as Measure);
+    const [many, base] = [users, SMALL].map((count) => count.toLocaleString('en'));
+    found.push(result(`${what} at ${many}`, `at ${base}`, compared, 0.9));
+  }
+  await Promise.all([stop(large.served), stop(few.served)]);
+  return found;
+}
+
+async function requestsOf({ url }: Served, emails: readonly string[]): Promise<Record<string, Measure>> {
+  const accounts: Account[] = [];
+  for (const email of emails) {
+    const body = JSON.stringify({ email, password: PASSWORD });
+    const answer = await ask(`${url}/api/auth/login`, { method: 'POST', headers: JSON_BODY, body });
+    if (answer.status !== 200) throw new Error(`login answered ${answer.status}: ${await answer.text()}`);
+    accounts.push({ ...((await answer.json()) as { data: Account }).data, email });
+  }
+  const headers = accounts.map(({ accessToken }) => bearer(accessToken));
+  const rotating = accounts.map(({ refreshToken }) => refreshing(refreshToken));
+  const logins = emails.slice(0, 8).map((email) => repeating(loginOf(email), 200));
+  return {
+    [`GET ${ME}`]: (seconds) => hammer(url + ME, CLIENTS, seconds, headers),
+    'POST /api/auth/refresh': (seconds) => drive(url, rotating, seconds),
+    'POST /api/auth/login': (seconds) => drive(url, logins, seconds),
+  };
+}
+
 /** A program that has not purged yet deletes the expired sessions from its start on. */
-async function purge(): Promise<Result[]> {
+async function purge(uri: string): Promise<Result[]> {
   const store = await openStore(uri);
   await store.collection<LeaseDocument>(LEASE_COLLECTION, LEASE_FIELDS).deleteOne({ id: 'session-purge' });
   await store.close();
-  const { served, p99 } = await start();
-  const before = await expiredCount();
+  const { served, p99 } = await start(uri);
+  const before = await expiredCount(uri);
   const since = performance.now();
   const value = await p99();
-  const after = await expiredCount();
+  const after = await expiredCount(uri);
   const elapsed = performance.now() - since;
-  await end(served);
+  await stop(served);
   const perSecond = ((before - after) * 1000) / elapsed;
   return [
     { what: 'purge of expired sessions', value: perSecond, unit: '/s' },
@@ -261,42 +349,7 @@ async function purge(): Promise<Result[]> {
   ];
 }
 
-/** The same number of expired sessions with a date, which mongod deletes itself. */
-async function ttl(): Promise<Result[]> {
-  const client = await new mongodbPlugin.mongodb.MongoClient(uri).connect();
-  try {
-    const documents = client.db().collection('ttl');
-    for (let from = 0; from < expired; from += BATCH) {
-      const batch = Array.from({ length: BATCH }, () => ({
-        ...session(),
-        endsAt: new Date(Date.now() - DAY),
-      }));
-      await documents.insertMany(batch);
-    }
-    await documents.createIndexes([
-      { key: { userId: 1, createdAt: 1, id: 1 } },
-      { key: { expiresAt: 1, id: 1 } },
-    ]);
-    const { served, p99 } = await start();
-    await documents.createIndex({ endsAt: 1 }, { expireAfterSeconds: 0 });
-    let before = await documents.countDocuments();
-    // mongod looks for expired documents once a minute.
-    for (const all = before; before === all; before = await documents.countDocuments()) await sleep(100);
-    const since = performance.now();
-    const value = await p99();
-    const after = await documents.countDocuments();
-    const perSecond = ((before - after) * 1000) / (performance.now() - since);
-    await end(served);
-    return [
-      { what: 'deleted by a TTL index instead', value: perSecond, unit: '/s' },
-      { what: `p99 of ${ME} meanwhile`, value, unit: 'ms' },
-    ];
-  } finally {
-    await client.close();
-  }
-}
-
-async function expiredCount(): Promise<number> {
+async function expiredCount(uri: string): Promise<number> {
   const where = { expiresAt: { lt: Date.now() } };
   const count = await readCollection<SessionDocument, number>(
     uri,
@@ -307,17 +360,7 @@ async function expiredCount(): Promise<number> {
   return count ?? 0;
 }
 
-async function connectionsOf(): Promise<Result> {
-  const client = await new mongodbPlugin.mongodb.MongoClient(uri).connect();
-  try {
-    const { connections } = await client.db('admin').command({ serverStatus: 1 });
-    return { what: 'connections of mongod, with this one', value: connections.current, unit: '' };
-  } finally {
-    await client.close();
-  }
-}
-
-async function end({ pid }: Served): Promise<void> {
+async function stop({ pid }: Served): Promise<void> {
   process.kill(pid, 'SIGTERM');
   for (;;) {
     try {

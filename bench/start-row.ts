@@ -1,34 +1,8 @@
-/** Rows of whole processes: the store without a server, and a server without requests. */
+/** Programs that have just started, without requests. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Program, residentMemory } from './lab.js';
 import type { Result } from './report.js';
-import { atMost, type Bench, compare, median, result } from './rounds.js';
-
-const SMALL = 1000;
-
-/** Whether a store slows down as it grows. */
-export async function port(bench: Bench): Promise<Result[]> {
-  const large = bench.quick ? 10 * SMALL : 1000 * SMALL;
-  const worker = bench.lab.worker('port-work', bench.lab.folder(), String(SMALL), String(large));
-  bench.progress(`${bench.row}: ${large} documents`);
-  await worker.rate('build', 0);
-  const results: Result[] = [];
-  // Inserts come last: they make the small store grow.
-  for (const [task, what] of [
-    ['lookup', 'look-ups'],
-    ['update', 'conditional updates'],
-    ['insert', 'inserts'],
-  ] as const) {
-    const compared = await compare(
-      { ...bench, row: `${bench.row}, ${what}` },
-      (seconds) => worker.rate(task, seconds, large),
-      (seconds) => worker.rate(task, seconds, SMALL),
-    );
-    const [many, few] = [large, SMALL].map((count) => count.toLocaleString('en'));
-    results.push(result(`port: ${what} at ${many}`, `at ${few}`, compared));
-  }
-  return results;
-}
+import { atMost, type Bench, median } from './rounds.js';
 
 /** The start-up time of a program, and its memory while idle. */
 export async function start(bench: Bench): Promise<Result[]> {
