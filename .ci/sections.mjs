@@ -185,7 +185,12 @@ export const SECTIONS = [
   {
     name: 'scale',
     part: 5,
-    run: 'npm run bench:scale -- --users 20000 --sessions 50000 --expired 20000 --seconds 3',
+    run: ['sqlite', 'postgresql']
+      .map(
+        (engine) =>
+          `npm run bench:scale -- --engine ${engine} --users 20000 --sessions 50000 --expired 20000 --seconds 2`,
+      )
+      .join(' && '),
   },
   { name: 'webhook storms', part: 2, run: 'npm run bench:webhooks -- --seeds 2' },
   { name: 'bench', part: 5, run: 'npm run bench -- --quick --seconds 1', needs: ['mongod'] },

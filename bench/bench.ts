@@ -65,12 +65,13 @@ try {
   console.error(error);
   await end(1);
 }
-progress('');
-process.stdout.write(`${table(results)}\n`);
-if (values.json) writeFileSync(values.json, machineReadable(results, { seconds }));
 await end(0);
 
+/** Reports the rows that were measured, also after a signal. */
 async function end(code: number): Promise<never> {
+  progress('');
+  process.stdout.write(`${table(results)}\n`);
+  if (values.json) writeFileSync(values.json, machineReadable(results, { seconds }));
   await stopServers();
   process.exit(code);
 }

@@ -175,18 +175,26 @@ function userAt(index: number, isPerson: boolean): UserDocument {
   };
 }
 
-const digestOf = (index: number) => createHash('sha256').update(String(index)).digest();
+function digestOf(index: number): Buffer {
+  return createHash('sha256').update(String(index)).digest();
+}
 
 /** The same ones in each run, with the times and the random parts of usual ones. */
-const userIdAt = (index: number) =>
-  newId('usr_', { now: () => index }, { bytes: (size) => digestOf(index).subarray(0, size) });
-const emailAt = (index: number) => `${digestOf(index).toString('hex', 0, 6)}@example.com`;
+function userIdAt(index: number): string {
+  return newId('usr_', { now: () => index }, { bytes: (size) => digestOf(index).subarray(0, size) });
+}
+
+function emailAt(index: number): string {
+  return `${digestOf(index).toString('hex', 0, 6)}@example.com`;
+}
 
 function sessionUntil(expiresAt: number, users: number): SessionDocument {
   return { ...session(), userId: randomUserId(users), expiresAt };
 }
 
-const randomUserId = (users: number) => userIdAt(Math.floor(Math.random() * users));
+function randomUserId(users: number): string {
+  return userIdAt(Math.floor(Math.random() * users));
+}
 
 /** Inserts documents and adds the rate to the results. */
 async function fill<T extends { id: string }>(
