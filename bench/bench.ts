@@ -22,6 +22,7 @@ Options
   --only <rows>       some of ${Object.keys(ROWS).join(', ')}; separated by commas.
                       postgresql, mongodb: all rows of that engine
   --seconds <number>  total measuring time of each figure (9)
+  --starts <number>   of each program, because the processes of one differ in speed (3)
   --quick             one start of each program: only checks that the benchmark runs
   --json <file>       also writes the results as JSON
   --profile <folder>  writes a CPU profile of the program for each row; slows it down
@@ -39,14 +40,16 @@ PostgreSQL and mongod are those of the tests (docs/storage.md); rows are skipped
 const OPTIONS = {
   only: { type: 'string' },
   seconds: { type: 'string', default: '9' },
+  starts: { type: 'string', default: '3' },
   quick: { type: 'boolean', default: false },
   json: { type: 'string' },
   profile: { type: 'string' },
 } as const;
 
-const { values, usageError } = readArguments('bench', help, OPTIONS);
+const { values, usageError, countOf } = readArguments('bench', help, OPTIONS);
 const rows = values.only?.split(',').flatMap(rowsNamed) ?? Object.keys(ROWS);
 const seconds = Number(values.seconds);
+const starts = values.quick ? 1 : countOf(values.starts);
 const unknown = rows.find((row) => !Object.hasOwn(ROWS, row));
 if (unknown !== undefined) usageError(`there is no row '${unknown}'.`);
 if (!(seconds > 0 && seconds <= 600))
@@ -57,7 +60,7 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => 
 const results: Result[] = [];
 try {
   for (const row of rows) {
-    const bench = { lab, row, seconds, quick: values.quick, progress };
+    const bench = { lab, row, seconds, starts, quick: values.quick, progress };
     results.push(...(await (ROWS[row] as Row)(bench)));
     await lab.clear();
   }
@@ -71,7 +74,7 @@ await end(0);
 async function end(code: number): Promise<never> {
   progress('');
   process.stdout.write(`${table(results)}\n`);
-  if (values.json) writeFileSync(values.json, machineReadable(results, { seconds }));
+  if (values.json) writeFileSync(values.json, machineReadable(results, { seconds, starts }));
   await stopServers();
   process.exit(code);
 }

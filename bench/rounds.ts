@@ -10,6 +10,8 @@ export interface Bench {
   row: string;
   /** The total measuring time of each figure. */
   seconds: number;
+  /** How often each program is started: two processes of one may differ in speed by a fifth for their whole life. */
+  starts: number;
   quick: boolean;
   /** Where the programs keep their data, instead of a SQLite file. */
   database?: DatabaseServer;
@@ -59,12 +61,9 @@ export interface Pair {
   floor: Measure;
 }
 
-/** Two processes of one program may differ in speed by a fifth for their whole life. */
-const STARTS = 3;
-
 /** The same, with several starts of both. @param open starts both */
 export async function compareAnew(bench: Bench, open: () => Promise<Pair>, turn = TURN): Promise<Comparison> {
-  const starts = bench.quick ? 1 : STARTS;
+  const { starts } = bench;
   const turns: Turn[] = [];
   for (let start = 1; start <= starts; start++) {
     const part = { ...bench, row: `${bench.row}, start ${start}`, seconds: bench.seconds / starts };

@@ -310,7 +310,7 @@ async function growth(uri: string): Promise<Result[]> {
   const [large, few] = [await start(uri, users), await start(small, SMALL)];
   const found: Result[] = [];
   for (const [what, measure] of Object.entries(large.measures)) {
-    const bench = { lab, row: what, seconds, quick: false, progress: tell };
+    const bench = { lab, row: what, seconds, starts: 1, quick: false, progress: tell };
     const compared = await compare(bench, measure, few.measures[what] as Measure);
     const [many, base] = [users, SMALL].map((count) => count.toLocaleString('en'));
     found.push(result(`${what} at ${many}`, `at ${base}`, compared, 0.9));

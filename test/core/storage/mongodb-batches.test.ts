@@ -108,6 +108,33 @@ await onMongod((server) => {
     );
     t.equal((await all.findOne({ id: 'old' }))?.email, 'old@example.com');
   });
+
+  t.test(
+    'commits that only insert share a transaction, and a refused one does not affect the others',
+    async (t) => {
+      const { all, store, commands } = await observed(t, server);
+      const others = store.collection<{ id: string }>('others');
+      const inserting = (id: string) => store.commit([all.inserting(thing(id)), others.inserting({ id })]);
+      await all.insert(thing('old'));
+      await others.insert({ id: 'first' });
+
+      commands.length = 0;
+      const ids = Array.from({ length: 50 }, (_, index) => String(index));
+      const outcomes = await Promise.all(ids.map(inserting));
+      t.ok(outcomes.every(({ committed }) => committed));
+      t.strictSame(commands, ['insert', 'insert', 'commitTransaction']);
+      t.equal(await others.count(), 51);
+
+      const results = await Promise.allSettled(['new', 'old', 'twin', 'twin', 'last'].map(inserting));
+      const fields = results.map((result) =>
+        result.status === 'rejected' ? violatedField(result.reason) : '',
+      );
+      t.equal(fields[1], 'id');
+      t.strictSame(fields.toSorted(), ['', '', '', 'id', 'id'], 'and one of the twins');
+      t.equal(await others.findOne({ id: 'old' }), null);
+      t.equal(await others.count(), 54);
+    },
+  );
 });
 
 t.test('a batch waits for more calls only as long as it expects them', (t) => {

@@ -39,6 +39,47 @@ await onPostgres((postgres) => {
     t.strictSame(await Promise.all([all.count(), notes.count()]), [20, 20]);
   });
 
+  t.test('look-ups, and changes by ID, of one turn share a call', async (t) => {
+    const uri = new URL(fresh(t));
+    const schema = uri.searchParams.get('schema') as string;
+    uri.search = '';
+    const pool = new pg.Pool({ connectionString: uri.href });
+    t.teardown(() => pool.end());
+    let calls = 0;
+    const connect = () => {
+      calls++;
+      return pool.connect();
+    };
+    const store = await openStore({ pool: { connect }, schema });
+    t.teardown(() => store.close());
+    const all = things(store);
+    const ids = Array.from({ length: 50 }, (_, index) => String(index));
+    await all.insertMany(ids.map((id) => thing(id)));
+
+    calls = 0;
+    const found = await Promise.all(['49', '7', 'missing', '7'].map((id) => all.findOne({ id })));
+    t.strictSame(
+      found.map((one) => one?.id),
+      ['49', '7', undefined, '7'],
+    );
+    t.not(found[1], found[3], 'each caller gets an object of its own');
+    t.equal((await all.findOne({ email: '1@example.com' }))?.id, '1');
+    t.equal(calls, 2);
+
+    calls = 0;
+    const change = { set: { group: 'a' }, inc: { count: 1 } };
+    const changed = await Promise.all(['3', ...ids, 'missing'].map((id) => all.changeOne({ id }, change)));
+    t.strictSame(changed, [...changed.slice(1).map(() => true), false]);
+    t.equal(calls, 1);
+    t.equal((await all.findOne({ id: '3' }))?.count, 2);
+
+    const emails = ['new@example.com', '9@example.com', 'newer@example.com'];
+    const results = await Promise.allSettled(
+      emails.map((email, index) => all.changeOne({ id: String(index) }, { set: { email } })),
+    );
+    t.match(results, [{ value: true }, { reason: { field: 'email' } }, { value: true }]);
+  });
+
   t.test('processes that start together create the tables once', async (t) => {
     const uri = fresh(t);
     const stores = await Promise.all(Array.from({ length: 4 }, () => opened(t, uri)));

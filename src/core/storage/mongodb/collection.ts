@@ -1,16 +1,17 @@
 /** A collection of the storage port on MongoDB. */
 import type { Shape } from '../checks.js';
 import { type Collection, EXACT_COUNT_LIMIT } from '../collection.js';
+import { createLookups } from '../lookups.js';
 import { applyChange, cursorAfter, positionOf } from '../semantics.js';
 import { type Call, DUPLICATE_KEY, type MongoCollection } from './connection.js';
 import { createInserts } from './inserts.js';
-import { createLookups } from './lookups.js';
 import {
   and,
   type Bson,
   conditionAfter,
   countableConditions,
   mongoField,
+  type Stored,
   toDocument,
   toDocumentOrNull,
   toFilter,
@@ -32,7 +33,12 @@ export function mongodbCollection<T extends { id: string }>(
   call: Call,
   read: Call = call,
 ): Omit<Collection<T>, 'inserting' | 'ensuring' | 'changing' | 'deleting'> {
-  const lookUps = new Map(['id', ...shape.unique].map((field) => [field, createLookups<T>(read, field)]));
+  const lookUp = createLookups<T, Stored>(
+    'MongoDB',
+    shape,
+    (field, collect) => read(async (collection) => findEach(collection, mongoField(field), await collect())),
+    toDocument,
+  );
   const insertStored = createInserts(call);
   const update = createUpdates(call);
   const updateOne: Collection<T>['updateOne'] = (where, change) => {
@@ -77,10 +83,9 @@ export function mongodbCollection<T extends { id: string }>(
     },
 
     findOne(where) {
-      const [[field = '', value] = [], second] = Object.entries(where);
-      const lookUp = !second && lookUps.get(field);
-      if (lookUp && typeof value === 'string') return lookUp(value);
-      return read(async (collection) => toDocumentOrNull<T>(await collection.findOne(toFilter(where))));
+      const find = async (collection: MongoCollection) =>
+        toDocumentOrNull<T>(await collection.findOne(toFilter(where)));
+      return lookUp(where) ?? read(find);
     },
 
     changeOne,
@@ -142,6 +147,20 @@ export function mongodbCollection<T extends { id: string }>(
       return { count: Math.max(some, estimated), isExact: false };
     },
   };
+}
+
+/** Finds the documents with these values of the field, by value. */
+async function findEach(
+  collection: MongoCollection,
+  key: string,
+  values: readonly string[],
+): Promise<Map<string, Stored>> {
+  const [only] = values;
+  const found =
+    values.length === 1
+      ? [await collection.findOne({ [key]: only })]
+      : await collection.find({ [key]: { $in: values } }, { batchSize: values.length + 1 }).toArray();
+  return new Map(found.flatMap((one) => (one ? [[one[key] as string, one]] : [])));
 }
 
 /** Creates missing indexes, under MongoDB's default names, so that an operator can create them beforehand. */

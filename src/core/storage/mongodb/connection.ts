@@ -35,7 +35,7 @@ export class Connection {
 }
 
 /** The error of a call without a response: what was sent may still take effect. */
-export const timeoutError = (hasBegun: boolean) => noResponse('MongoDB', hasBegun);
+const timeoutError = (hasBegun: boolean) => noResponse('MongoDB', hasBegun);
 
 /**
  * Converts driver errors to StoreUnavailable; and socket errors (such as `EPIPE` when the server has just closed the

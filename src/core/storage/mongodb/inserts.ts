@@ -1,5 +1,5 @@
 /** Inserts: those that arrive together share a command. */
-import { createBatches } from './batches.js';
+import { createBatches } from '../batches.js';
 import { type Call, errorsOf } from './connection.js';
 import type { Stored } from './query.js';
 
@@ -8,6 +8,7 @@ export function createInserts(call: Call): (stored: Stored) => Promise<void> {
   const insertAlone = (stored: Stored) =>
     call(async (collection) => void (await collection.insertOne(stored)));
   const insert = createBatches<Stored, Map<Stored, number>, boolean>(
+    'MongoDB',
     (collect) =>
       call(async (collection) => {
         const documents = await collect();

@@ -11,7 +11,7 @@ import { createIndexes, mongodbCollection } from './collection.js';
 import { type Call, Connection, type MongoCollection, translateUniqueViolation } from './connection.js';
 import { CurrentReads } from './current-reads.js';
 import type { Stored } from './query.js';
-import { commit, type MongodbWrite, mongodbWrites } from './writes.js';
+import { createCommits, type MongodbWrite, mongodbWrites } from './writes.js';
 
 /** Version of the document layout. Increment it when older versions can no longer read the documents. */
 const SCHEMA_VERSION = 1;
@@ -79,6 +79,7 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
     throw error;
   }
   const declared: (() => Promise<void>)[] = [];
+  const commit = createCommits(db.client, connection);
   return checkedStore({
     collection<T extends { id: string }>(shape: Shape): Collection<T> {
       const collection = db.collection<Stored>(prefix + shape.name, COLLECTION_OPTIONS);
@@ -94,7 +95,7 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
       );
       return { ...documents, ...mongodbWrites<T>(shape.name, collection, { unique: shape.unique, indexed }) };
     },
-    commit: (writes) => connection.call(() => commit(db.client, writes as readonly MongodbWrite[])),
+    commit: (writes) => commit(writes as readonly MongodbWrite[]),
     requestTimeoutMs: CALL_TIMEOUT_MS,
     serverTime: () => connection.call(() => readServerTime(db)),
     async ready() {

@@ -1,6 +1,7 @@
 /** Updates by the ID whose caller needs no document: those that arrive together share a command. */
+
+import { createBatches } from '../batches.js';
 import { StoreUnavailable } from '../collection.js';
-import { createBatches } from './batches.js';
 import { type Call, errorsOf, type MongoCollection } from './connection.js';
 import { type Bson, CONVERSION_FAILURE } from './query.js';
 
@@ -16,6 +17,7 @@ export type Outcome = 'matched' | 'unmatched' | 'rejected';
 /** Returns a function that runs an update. */
 export function createUpdates(call: Call): (update: Update) => Promise<Outcome> {
   return createBatches<Update, Map<Update, number>, Outcome>(
+    'MongoDB',
     (collect) => call(async (collection) => failuresOf(await collect(), collection)),
     (failures, update) => {
       const code = failures.get(update);

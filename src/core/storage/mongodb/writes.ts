@@ -1,11 +1,26 @@
 /** Writes of several documents in one transaction. */
 import { performance } from 'node:perf_hooks';
 import type { mongodb } from '@fastify/mongodb';
+import { createBatches } from '../batches.js';
 import { CALL_TIMEOUT_MS } from '../calls.js';
 import { type Collection, type Commit, StoreUnavailable, type Write } from '../collection.js';
 import { applyChange } from '../semantics.js';
-import { DUPLICATE_KEY, type MongoCollection, translateUniqueViolation } from './connection.js';
-import { and, countableConditions, mongoField, toDocument, toFilter, toStored, toUpdate } from './query.js';
+import {
+  type Connection,
+  DUPLICATE_KEY,
+  type MongoCollection,
+  translateUniqueViolation,
+} from './connection.js';
+import {
+  and,
+  countableConditions,
+  mongoField,
+  type Stored,
+  toDocument,
+  toFilter,
+  toStored,
+  toUpdate,
+} from './query.js';
 
 /** The transaction of a write, if it is not alone. */
 type Within = { session?: mongodb.ClientSession };
@@ -16,6 +31,8 @@ export interface MongodbWrite extends Write {
   indexed(): Promise<void>;
   /** Makes it. False if no document matches. */
   make(within: Within): Promise<boolean>;
+  /** The document, if it only inserts one. */
+  readonly inserted?: { into: MongoCollection; stored: Stored };
 }
 
 /** The part of a collection that creates writes. */
@@ -32,7 +49,10 @@ export function mongodbWrites<T extends { id: string }>(
   return {
     inserting(doc) {
       const stored = toStored(doc);
-      return writing(async (within) => (await collection.insertOne(stored, within)).acknowledged);
+      return {
+        ...writing(async (within) => (await collection.insertOne(stored, within)).acknowledged),
+        inserted: { into: collection, stored },
+      };
     },
 
     ensuring(doc) {
@@ -77,16 +97,51 @@ function repeatIfTaken(error: { code?: unknown }): never {
 }
 
 /**
- * Makes all writes or none. The driver repeats the transaction after a conflict, and a commit whose response was lost: a transaction has a
+ * Returns `Store.commit`. The driver repeats a transaction after a conflict, and a commit whose response was lost: a transaction has a
  * number, by which every later primary knows whether the majority has committed it.
  */
-export async function commit(client: mongodb.MongoClient, writes: readonly MongodbWrite[]): Promise<Commit> {
+export function createCommits(
+  client: mongodb.MongoClient,
+  connection: Pick<Connection, 'call'>,
+): (writes: readonly MongodbWrite[]) => Promise<Commit> {
+  const commitAlone = (writes: readonly MongodbWrite[]) => connection.call(() => commit(client, writes));
+  // False if one of the documents exists: the transaction does not tell which of them.
+  const insertTogether = createBatches<readonly MongodbWrite[], boolean, boolean>(
+    'MongoDB',
+    (collect) => connection.call(async () => insertAll(client, (await collect()).flat())),
+    (inserted) => inserted,
+  );
+  return async (writes) => {
+    const isShared = writes.length > 1 && writes.every(({ inserted }) => inserted);
+    return isShared && (await insertTogether(writes)) ? { committed: true } : commitAlone(writes);
+  };
+}
+
+/** Inserts the documents of several commits in one transaction. Returns false, with nothing written, if one of them exists. */
+async function insertAll(client: mongodb.MongoClient, writes: readonly MongodbWrite[]): Promise<boolean> {
   for (const { indexed } of writes) await indexed();
-  const until = performance.now() + CALL_TIMEOUT_MS;
+  const documents = new Map<MongoCollection, Stored[]>();
+  for (const { inserted } of writes) {
+    if (!inserted) continue;
+    const others = documents.get(inserted.into);
+    if (others) others.push(inserted.stored);
+    else documents.set(inserted.into, [inserted.stored]);
+  }
+  try {
+    await transact(client, async (session) => {
+      for (const [collection, stored] of documents) await collection.insertMany(stored, { session });
+    });
+    return true;
+  } catch (error) {
+    if ((error as { code?: unknown }).code !== DUPLICATE_KEY) throw error;
+    return false;
+  }
+}
+
+/** Makes all writes or none. */
+async function commit(client: mongodb.MongoClient, writes: readonly MongodbWrite[]): Promise<Commit> {
+  for (const { indexed } of writes) await indexed();
   const makeAll = async (within: Within): Promise<Commit> => {
-    // The caller has been told that there was no response.
-    if (performance.now() >= until)
-      throw new StoreUnavailable('MongoDB: too many conflicts between transactions');
     for (const write of writes) {
       if (await write.make(within)) continue;
       await within.session?.abortTransaction();
@@ -98,13 +153,27 @@ export async function commit(client: mongodb.MongoClient, writes: readonly Mongo
     try {
       // A single write is atomic by itself.
       if (writes.length < 2) return await makeAll({});
-      return await client.withSession((session) =>
-        session.withTransaction(() => makeAll({ session }), TRANSACTION),
-      );
+      return await transact(client, (session) => makeAll({ session }));
     } catch (error) {
       if (!(error instanceof Taken)) throw error;
     }
   }
+}
+
+/** Runs a transaction, again after each conflict with another one. */
+function transact<R>(
+  client: mongodb.MongoClient,
+  step: (session: mongodb.ClientSession) => Promise<R>,
+): Promise<R> {
+  const until = performance.now() + CALL_TIMEOUT_MS;
+  return client.withSession((session) =>
+    session.withTransaction(() => {
+      // The caller has been told that there was no response.
+      if (performance.now() >= until)
+        throw new StoreUnavailable('MongoDB: too many conflicts between transactions');
+      return step(session);
+    }, TRANSACTION),
+  );
 }
 
 const TRANSACTION: mongodb.TransactionOptions = {

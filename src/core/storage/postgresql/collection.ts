@@ -2,9 +2,18 @@
  * A collection as one PostgreSQL table: id, the document, and a generated column for each declared field, which the database
  * computes itself. Every call is one round trip.
  */
+import { createBatches } from '../batches.js';
 import type { Shape } from '../checks.js';
-import { type Change, type Collection, EXACT_COUNT_LIMIT, nullIfTaken, type Where } from '../collection.js';
-import { cursorAfter, positionOf } from '../semantics.js';
+import {
+  type Change,
+  type Collection,
+  EXACT_COUNT_LIMIT,
+  nullIfTaken,
+  StoreUnavailable,
+  type Where,
+} from '../collection.js';
+import { createLookups } from '../lookups.js';
+import { compare, cursorAfter, positionOf } from '../semantics.js';
 import { conditionsAfter, quoteIdentifier } from '../sql.js';
 import type { PostgresqlWrite } from './commits.js';
 import type { Connection, Send } from './connection.js';
@@ -49,6 +58,34 @@ export function postgresqlCollection<T extends { id: string }>(
       return rows;
     });
   const query = (made: Statement): Promise<Row[]> => read(async (send) => (await send(made))[0] ?? []);
+  const lookUp = createLookups<T, Row>(
+    'PostgreSQL',
+    shape,
+    (field, collect) =>
+      read(async (send) => {
+        const column = quoteIdentifier(field);
+        const [rows = []] = await send({
+          text: `SELECT id, doc, ${column} FROM ${table} WHERE ${column} = ANY($1)`,
+          values: [arrayLiteral(await collect())],
+        });
+        return new Map(rows.map((row) => [row[2] as string, row]));
+      }),
+    toDocument,
+  );
+  const changeTogether = createBatches<Update, Map<Update, boolean> | null, boolean | null>(
+    'PostgreSQL',
+    (collect) =>
+      connection
+        .write(async (send) => {
+          await exists();
+          // Two calls that lock the same documents in the same order do not block each other.
+          const updates = (await collect()).sort((one, other) => compare(one.id, other.id));
+          const results = await send(...updates.map(({ statement }) => statement));
+          return new Map(updates.map((update, index) => [update, (results[index] ?? []).length > 0]));
+        })
+        .catch(nullIfRefused),
+    (changed, update) => changed?.get(update) ?? null,
+  );
   const writing = (made: Statement): PostgresqlWrite => ({ collection: shape.name, exists, statement: made });
   /** A write of an existing document. */
   const writingOne = (where: Where<T>, made: Statement): PostgresqlWrite => {
@@ -100,8 +137,9 @@ export function postgresqlCollection<T extends { id: string }>(
     },
 
     async findOne(where) {
-      return firstOf(
-        await query(statement(`SELECT id, doc FROM ${table} WHERE {} LIMIT 1`, clauseOf(where))),
+      return (
+        lookUp(where) ??
+        firstOf(await query(statement(`SELECT id, doc FROM ${table} WHERE {} LIMIT 1`, clauseOf(where))))
       );
     },
 
@@ -110,7 +148,10 @@ export function postgresqlCollection<T extends { id: string }>(
     },
 
     async changeOne(where, change) {
-      return (await write(changed(oneOf(where), change, '1'))).length > 0;
+      const made = changed(oneOf(where), change, '1');
+      const { id } = where as { id?: unknown };
+      const isChanged = typeof id === 'string' ? await changeTogether({ id, statement: made }) : null;
+      return isChanged ?? (await write(made)).length > 0;
     },
 
     async deleteOne(where) {
@@ -207,6 +248,18 @@ export function postgresqlCollection<T extends { id: string }>(
 
     deleting: (where) => writingOne(where, deleted(where, '1')),
   };
+}
+
+/** A change of one document by its ID. Those that arrive together share a transaction, with its sync. */
+interface Update {
+  id: string;
+  statement: Statement;
+}
+
+/** One of several changes was refused, which has undone all: the callers make them again, each alone. */
+function nullIfRefused(error: unknown): null {
+  if (error instanceof StoreUnavailable) throw error;
+  return null;
 }
 
 /** The documents up to the limit, and beyond it the estimate of the planner: the density at the last analysis times the size. */

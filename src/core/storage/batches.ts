@@ -1,10 +1,9 @@
-/** Calls of a few turns of the event loop that share a command, because a command costs the driver and mongod 0.1 ms each. */
+/** Calls of a few turns of the event loop that share a command, because a command costs the driver and the server 0.1 ms each or more. */
 import { performance } from 'node:perf_hooks';
 import { setImmediate as endOfTurn } from 'node:timers/promises';
-import { CallBatcher } from '../call-batcher.js';
-import { waitFor } from '../calls.js';
-import { withoutBudget } from '../request-budget.js';
-import { timeoutError } from './connection.js';
+import { CallBatcher } from './call-batcher.js';
+import { noResponse, waitFor } from './calls.js';
+import { withoutBudget } from './request-budget.js';
 
 /** Items per command, so that a large answer does not delay the first ones. */
 const MAX_ITEMS = 64;
@@ -29,10 +28,12 @@ export type Collect<T> = () => Promise<T[]>;
  * Returns a function that adds an item to the next command and returns its part of the result. The command is sent after
  * the call, so the result is as recent as that of a command of its own.
  *
+ * @param engine its name, for the error of a call without a response
  * @param send collects the items and sends the command
  * @param partOf returns the part of the result that belongs to an item
  */
 export function createBatches<T, R, P>(
+  engine: string,
   send: (collect: Collect<T>) => Promise<R>,
   partOf: (result: R, item: T) => P,
 ): (item: T) => Promise<P> {
@@ -68,18 +69,21 @@ export function createBatches<T, R, P>(
   };
 
   return (item) =>
-    waitFor((resolve, reject) => {
-      if (!waiting || waiting.items.size >= MAX_ITEMS) waiting = open();
-      waiting.items.add(item);
-      waiting.calls.push({
-        resolve: (result) => {
-          try {
-            resolve(partOf(result, item));
-          } catch (error) {
-            reject(error);
-          }
-        },
-        reject,
-      });
-    }, timeoutError);
+    waitFor(
+      (resolve, reject) => {
+        if (!waiting || waiting.items.size >= MAX_ITEMS) waiting = open();
+        waiting.items.add(item);
+        waiting.calls.push({
+          resolve: (result) => {
+            try {
+              resolve(partOf(result, item));
+            } catch (error) {
+              reject(error);
+            }
+          },
+          reject,
+        });
+      },
+      (hasBegun) => noResponse(engine, hasBegun),
+    );
 }
