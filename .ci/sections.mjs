@@ -52,7 +52,6 @@ export const SECTIONS = [
       client/browser
       package/documents/commands
       saas/login-providers/explore
-      host/lost-responses
       package/package`),
   },
   // The contract of the port, a race of processes of each product and the commands that move stores; the others follow in 'MongoDB'.

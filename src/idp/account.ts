@@ -1,7 +1,7 @@
 import { access, type FastifyTypebox } from '../core/http/routes.js';
 import type { Audit } from '../core/ops/audit.js';
 import { type AccountModule, createAccountModule } from '../shared/account-pages/module.js';
-import type { AccountSources, Person } from '../shared/account-pages/service.js';
+import type { AccountSources, Person } from '../shared/account-pages/sources.js';
 import type { IdpContext } from './context.js';
 import type { PasskeysOfPeople, SecondFactorsOfPeople } from './logins.js';
 import type { ConsentService } from './oidc/consents.js';
@@ -15,14 +15,16 @@ import type { ProvisioningModule } from './provisioning/module.js';
 import type { Principals } from './provisioning/principals.js';
 
 export interface IdpAccountDependencies
-  extends Pick<AccountSources, 'verification' | 'factors' | 'passkeys' | 'forget'> {
+  extends Pick<AccountSources, 'verification' | 'factors' | 'passkeys'> {
   principals: Principals;
   directory: Pick<PrincipalDirectory, 'deleteSelf' | 'isDeleted'>;
   sessions: SessionService;
   consents: ConsentService;
   delegations: Pick<OidcModule['delegations'], 'list' | 'endOwn'>;
-  findClient: NonNullable<AccountSources['applications']>['find'];
+  findClient(clientId: string): Promise<{ name: string; redirectUris: readonly string[] } | null>;
   findResource: Resources['find'];
+  /** Removes what is stored about a deleted person elsewhere. */
+  forget(sub: string): Promise<void>;
   audit: Audit;
 }
 
@@ -67,9 +69,13 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
       },
       async delete(person, password, source) {
         const proven = await provePassword(person, password, source);
-        return proven !== null && directory.deleteSelf(proven, source);
+        // On a double click, the browser shows the response to the second form, whose account is already deleted.
+        if (proven === null || !(await directory.deleteSelf(proven, source)))
+          return directory.isDeleted(person.id);
+        // Nothing of it is valid any more. After a crash, jobs remove sessions and consents.
+        await deps.forget(person.id);
+        return true;
       },
-      isDeleted: directory.isDeleted,
       reservesHandles: true,
     },
     sessions: {
@@ -83,16 +89,19 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
     },
     applications: {
       async list(sub) {
-        const describeAll = async <T extends { resources: ResourceScopes[] }>(connection: T) => ({
-          ...connection,
-          resources: await Promise.all(connection.resources.map(describe)),
+        const found = (await consents.list(sub)).map(async ({ clientId, scopes, updatedAt, ...consent }) => {
+          const client = await deps.findClient(clientId);
+          const [address = ''] = client?.redirectUris ?? [];
+          const resources = await Promise.all(consent.resources.map(describe));
+          const name = client?.name || hostOf(address) || clientId;
+          return client && { clientId, name, scopes, resources, since: updatedAt };
         });
-        return Promise.all((await consents.list(sub)).map(describeAll));
+        const applications = (await Promise.all(found)).filter((application) => application !== null);
+        return applications.sort((a, b) => b.since - a.since);
       },
       async disconnect({ id }, clientId, { ip }) {
         await consents.revoke(id, clientId, ip);
       },
-      find: deps.findClient,
     },
     delegations: {
       async list(person) {
@@ -110,9 +119,10 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
     verification: deps.verification,
     factors: deps.factors,
     passkeys: deps.passkeys,
-    forget: deps.forget,
   };
 }
+
+const hostOf = (address: string): string => (URL.canParse(address) && new URL(address).host) || address;
 
 export interface AccountDependencies {
   provisioning: ProvisioningModule;

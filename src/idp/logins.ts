@@ -2,7 +2,7 @@ import { reportedSource } from '../core/http/request-details.js';
 import { DAY } from '../core/kernel/clock.js';
 import { AppError } from '../core/kernel/errors.js';
 import { nullIfTaken } from '../core/storage/collection.js';
-import type { SecondFactors } from '../shared/account-pages/service.js';
+import type { SecondFactors } from '../shared/account-pages/sources.js';
 import type { FactorService } from '../shared/factors/service.js';
 import { type ChangeSource, refuseMissingKey } from '../shared/factors/store.js';
 import type { PasskeyService } from '../shared/passkeys/service.js';

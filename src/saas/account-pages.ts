@@ -7,7 +7,7 @@ import type { FastifyTypebox } from '../core/http/routes.js';
 import { MINUTE } from '../core/kernel/clock.js';
 import { AppError } from '../core/kernel/errors.js';
 import type { AccountModuleOptions } from '../shared/account-pages/page.js';
-import type { AccountSources, Person } from '../shared/account-pages/service.js';
+import type { AccountSources, Person } from '../shared/account-pages/sources.js';
 import type { SaasBase } from './base.js';
 import { formatAmount } from './billing/notifications.js';
 import type { SaasModules } from './modules.js';
@@ -180,8 +180,6 @@ function sourcesOf(modules: SaasModules, identityOf: IdentityOf, script: string)
       script,
       isOpenTo: (person) => identityOf(person).user.emailVerified,
     },
-    // The deletion of an account deletes everything.
-    forget: async () => undefined,
   };
 }
 
@@ -209,10 +207,8 @@ function peopleOf(
     },
     async delete(person, password, source) {
       const deleted = service.deleteAccount(identityOf(person), passwordOf(person, password), source);
-      return (await deleted.then(done, wrong)) ?? false;
-    },
-    async isDeleted(id) {
-      const user = await users.userDocuments.findOne({ id });
+      if (await deleted.then(done, wrong)) return true;
+      const user = await users.userDocuments.findOne({ id: person.id });
       return user === null || user.deletingAt !== undefined;
     },
   };

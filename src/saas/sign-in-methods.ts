@@ -3,7 +3,7 @@ import { reportedSource } from '../core/http/request-details.js';
 import type { RequestSource } from '../core/http/routes.js';
 import { DAY } from '../core/kernel/clock.js';
 import { type ChangeSource, refuseMissingKey } from '../shared/factors/store.js';
-import { contributePasskeys } from '../shared/passkeys/store.js';
+import { contributePasskeys, viewOf } from '../shared/passkeys/store.js';
 import type { AccountMails } from './auth/mails.js';
 import type { AuthModule } from './auth/module.js';
 import { SignInAnswer } from './auth/schemas.js';
@@ -113,9 +113,10 @@ export async function openPasskeys(
 ) {
   contributePasskeys(context);
   if (!values.passkeys) return undefined;
-  const { createPasskeyModule, createPasskeyApi, readPasskeyScript } = await import(
-    '../shared/passkeys/module.js'
-  );
+  const [{ createPasskeyModule, readPasskeyScript }, { createPasskeyApi }] = await Promise.all([
+    import('../shared/passkeys/module.js'),
+    import('./passkeys/module.js'),
+  ]);
   const { service } = createPasskeyModule(context, {
     address: publicUrl,
     name,
@@ -126,6 +127,7 @@ export async function openPasskeys(
   const { flows, plugin } = createPasskeyApi(context, {
     service,
     accounts: { ...passkey, proveOwner },
+    viewOf,
     secrets,
     signInResponse: SignInAnswer,
     messages,

@@ -5,6 +5,8 @@ import type {
   ChallengeCodeBody,
   LoginBody,
   LoginCodeBody,
+  PasskeySignInBody,
+  PasskeySignUpBody,
   ReauthenticationBody,
   ResetBody,
   Session,
@@ -90,14 +92,7 @@ export interface AuthMethods {
    * `INVALID_PASSKEY`, `SECOND_FACTOR_ENROLMENT_REQUIRED`, `SECOND_FACTOR_REQUIRED`, `ACCOUNT_SUSPENDED`,
    * `EMAIL_NOT_VERIFIED`.
    */
-  passkeyLogin(body: {
-    /** The ceremony that the request for the options has returned. */
-    ceremony: string;
-    /** The result of `PublicKeyCredential.toJSON()`. */
-    credential: object;
-    /** The token of a mailed link, which confirms the address. The token of a link. */
-    verificationToken?: string | undefined;
-  }, options?: CallOptions): Promise<{
+  passkeyLogin(body: PasskeySignInBody, options?: CallOptions): Promise<{
     user: User;
   }>;
 
@@ -152,12 +147,7 @@ export interface AuthMethods {
    * response is 202, and the account can be used once its address is confirmed. Errors: `PASSKEY_EXPIRED`,
    * `PASSKEY_REJECTED`, `REGISTRATION_DISABLED`, `REGISTRATION_REJECTED`, `EMAIL_TAKEN`.
    */
-  registerWithPasskey(body: {
-    /** The ceremony that the request for the options has returned. */
-    ceremony: string;
-    /** The result of `PublicKeyCredential.toJSON()`. */
-    credential: object;
-  }, options?: CallOptions): Promise<{ user?: User; message?: string }>;
+  registerWithPasskey(body: PasskeySignUpBody, options?: CallOptions): Promise<{ user?: User; message?: string }>;
 
   /**
    * Begin the registration with a passkey. The response is the same for every address. Errors:

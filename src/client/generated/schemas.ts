@@ -140,6 +140,22 @@ export interface NextInvoice {
   date: Timestamp | null;
 }
 
+export interface PasskeySignInBody {
+  /** The ceremony that the request for the options has returned. */
+  ceremony: string;
+  /** The result of `PublicKeyCredential.toJSON()`. */
+  credential: object;
+  /** The token of a mailed link, which confirms the address. The token of a link. */
+  verificationToken?: string | undefined;
+}
+
+export interface PasskeySignUpBody {
+  /** The ceremony that the request for the options has returned. */
+  ceremony: string;
+  /** The result of `PublicKeyCredential.toJSON()`. */
+  credential: object;
+}
+
 export interface PasswordBody {
   /** A password. */
   currentPassword: string;

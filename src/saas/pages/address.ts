@@ -33,7 +33,6 @@ export async function addressPlugin(
   fastify.get('/address', { config }, (request, reply) => pages.send(reply, formOf(request)));
 
   fastify.post('/address', { config, schema: { body: AddressBody } }, async (request, reply) => {
-    guard.checkForm(request);
     const { password } = request.body;
     const email = request.body.email.trim();
     pages.keepForm(request, formOf(request, { email }));

@@ -47,7 +47,6 @@ export async function agentsPagePlugin(fastify: FastifyTypebox, options: AgentPa
   );
 
   fastify.post('/agents/connect', { config, schema: { body: EmptyBody } }, async (request, reply) => {
-    guard.checkForm(request);
     const codeVerifier = newToken(random);
     agentCookie.set(reply, { session: identityOf(request).session.id, codeVerifier });
     const query = new URLSearchParams({
@@ -81,7 +80,6 @@ export async function agentsPagePlugin(fastify: FastifyTypebox, options: AgentPa
   );
 
   fastify.post('/agents/disconnect', { config, schema: { body: EmptyBody } }, async (request, reply) => {
-    guard.checkForm(request);
     await agents.disconnect(identityOf(request).user.id, requestSource(request));
     return back(reply, 'disconnected');
   });

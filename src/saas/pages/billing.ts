@@ -104,7 +104,6 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
   ) =>
     fastify.post(`/billing/${action}`, { ...route, schema: { body } }, async (request, reply) => {
       const given = request as FastifyRequest<{ Body: { form: string; price?: string } }>;
-      guard.checkForm(given);
       try {
         return reply.redirect(
           await act(identityOf(request), given.body.price ?? '', requestSource(request).ip),

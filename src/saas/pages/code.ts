@@ -5,7 +5,6 @@ import { Email, matchesSchema } from '../../core/http/schemas.js';
 import type { EmailLogin } from '../auth/sign-in/email-login.js';
 import type { PageContext } from './context.js';
 import { EmailBody, MailedCodeBody, MailedCodeQuery, ReturnQuery } from './schemas.js';
-import { rejectForeignForm } from './session.js';
 import { rejectionOf, type SignInPages, withReturn } from './sign-in-pages.js';
 
 export interface CodePageOptions extends PageContext {
@@ -17,7 +16,7 @@ const CONFIG = access('public', { page: true });
 
 /** Sign-in with a mailed code. No GET uses a code, because mail scanners open every link. */
 export async function codePlugin(fastify: FastifyTypebox, options: CodePageOptions): Promise<void> {
-  const { emailLogin, signInPages, pages, messages, path, publicUrl } = options;
+  const { emailLogin, signInPages, pages, messages, path } = options;
   /** The login token, so that the code works in this browser only. */
   const codeCookie = options.cookieOf<{ loginToken: string; returnTo?: string | undefined }>(
     'saas-page-code',
@@ -31,7 +30,6 @@ export async function codePlugin(fastify: FastifyTypebox, options: CodePageOptio
     '/sign-in/code',
     { config: CONFIG, schema: { querystring: ReturnQuery, body: EmailBody } },
     async (request, reply) => {
-      rejectForeignForm(request, publicUrl());
       const { return_to: returnTo } = request.query;
       const email = request.body.email.trim();
       pages.keepForm(request, requestPage(returnTo, { email }));
@@ -61,7 +59,6 @@ export async function codePlugin(fastify: FastifyTypebox, options: CodePageOptio
     '/sign-in/code/enter',
     { config: CONFIG, schema: { body: MailedCodeBody } },
     async (request, reply) => {
-      rejectForeignForm(request, publicUrl());
       pages.keepForm(request, codePage());
       const { loginToken, returnTo } = codeCookie.read(request) ?? { loginToken: '' };
       const given = { loginToken, code: request.body.code, locale: messages.negotiate(request) };

@@ -3,17 +3,16 @@ import type { Cookie, SealedCookie } from '../../core/http/cookies.js';
 import type { Identity } from '../../core/http/identity.js';
 import type { Messages } from '../../core/http/messages.js';
 import type { Pages } from '../../core/http/pages.js';
-import type { PasskeyFlows } from '../../shared/passkeys/flows.js';
 import type { AgentAccounts } from '../agents/service.js';
 import type { AuthService } from '../auth/service.js';
-import type { SignedIn } from '../auth/sign-in/sign-in.js';
 import type { BillingModule } from '../billing/module.js';
 import type { formatAmount } from '../billing/notifications.js';
 import type { Federation } from '../login-providers/service.js';
+import type { PasskeyFlows } from '../passkeys/service.js';
 import type { Destination, PageSessions } from './session.js';
 
 /** Sign-in with passkeys, and the script of the pages that use them. */
-export interface Passkeys extends PasskeyFlows<SignedIn> {
+export interface Passkeys extends PasskeyFlows {
   script: string;
 }
 

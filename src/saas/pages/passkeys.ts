@@ -3,7 +3,6 @@ import { access, type FastifyTypebox, requestSource } from '../../core/http/rout
 import { Email, matchesSchema, OptionalName } from '../../core/http/schemas.js';
 import type { PageContext, Passkeys } from './context.js';
 import { PasskeyBody, ReturnQuery, SignUpBody } from './schemas.js';
-import { rejectForeignForm } from './session.js';
 import { type SignInPages, withReturn } from './sign-in-pages.js';
 import type { SignUpForm } from './sign-up.js';
 
@@ -17,11 +16,10 @@ const CONFIG = access('public', { page: true });
 
 /** Sign-in and registration with a passkey. */
 export async function passkeysPlugin(fastify: FastifyTypebox, options: PasskeyPageOptions): Promise<void> {
-  const { passkeys, signInPages, signUpForm, pages, messages, path, publicUrl } = options;
+  const { passkeys, signInPages, signUpForm, pages, messages, path } = options;
   const route = { config: CONFIG, schema: { querystring: ReturnQuery, body: PasskeyBody } };
 
   fastify.post('/sign-in/passkey', route, async (request, reply) => {
-    rejectForeignForm(request, publicUrl());
     const { return_to: returnTo } = request.query;
     const attempt = passkeys.signIn(responseIn(request.body), requestSource(request));
     return signInPages.finish(request, reply, attempt, { returnTo });
@@ -31,7 +29,6 @@ export async function passkeysPlugin(fastify: FastifyTypebox, options: PasskeyPa
     '/sign-up/passkey',
     { config: CONFIG, schema: { querystring: ReturnQuery, body: SignUpBody } },
     async (request, reply) => {
-      rejectForeignForm(request, publicUrl());
       const { return_to: returnTo } = request.query;
       const { name } = request.body;
       const email = request.body.email.trim();
@@ -47,7 +44,6 @@ export async function passkeysPlugin(fastify: FastifyTypebox, options: PasskeyPa
   );
 
   fastify.post('/sign-up/passkey/finish', route, async (request, reply) => {
-    rejectForeignForm(request, publicUrl());
     const { return_to: returnTo } = request.query;
     const locale = messages.negotiate(request);
     const attempt = passkeys.signUp(responseIn(request.body), locale, requestSource(request));

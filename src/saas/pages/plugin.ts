@@ -1,5 +1,5 @@
 import formbody from '@fastify/formbody';
-import { access, type FastifyTypebox } from '../../core/http/routes.js';
+import { access, type FastifyTypebox, routeRules } from '../../core/http/routes.js';
 import type { Random } from '../../core/kernel/secrets.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import { addressPlugin } from './address.js';
@@ -9,6 +9,7 @@ import { codePlugin } from './code.js';
 import type { PageContext } from './context.js';
 import { passkeysPlugin } from './passkeys.js';
 import { providersPlugin } from './providers.js';
+import { rejectForeignForm } from './session.js';
 import { signInPlugin } from './sign-in.js';
 import type { SignInPages } from './sign-in-pages.js';
 import { type SignUpForm, signUpPlugin } from './sign-up.js';
@@ -30,6 +31,11 @@ export async function userPagesPlugin(
 ): Promise<void> {
   const { providers, passkeys, agents, billing } = options;
   await fastify.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
+  fastify.addHook('preHandler', async (request) => {
+    if (request.method !== 'POST') return;
+    if (routeRules(request.routeOptions).access === 'public') rejectForeignForm(request, options.publicUrl());
+    else options.guard.checkForm(request);
+  });
   await fastify.register(signInPlugin, options);
   await fastify.register(signUpPlugin, options);
   await fastify.register(addressPlugin, options);

@@ -102,7 +102,6 @@ async function connectionPages(fastify: FastifyTypebox, options: ProviderPageOpt
   );
 
   fastify.post('/providers/connect', { config, schema: { body: ProviderBody } }, async (request, reply) => {
-    guard.checkForm(request);
     const { provider } = request.body;
     const session = identityOf(request).session.id;
     return begin(options, reply, { provider }, { purpose: 'connection', session });
@@ -148,7 +147,6 @@ async function connectionPages(fastify: FastifyTypebox, options: ProviderPageOpt
     '/providers/disconnect',
     { config, schema: { body: IdentityBody } },
     async (request, reply) => {
-      guard.checkForm(request);
       const { id } = identityOf(request).user;
       try {
         await providers.disconnect(id, request.body.id, requestSource(request));

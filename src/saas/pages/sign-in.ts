@@ -4,7 +4,6 @@ import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { AuthService } from '../auth/service.js';
 import type { PageContext } from './context.js';
 import { CodeBody, EmptyBody, ReturnQuery, SignInBody, SignInQuery } from './schemas.js';
-import { rejectForeignForm } from './session.js';
 import { rejectionOf, type SignInPages } from './sign-in-pages.js';
 
 export interface SignInOptions extends PageContext {
@@ -16,7 +15,7 @@ const CONFIG = access('public', { page: true });
 
 /** Sign-in with a password and a second factor, and sign-out. */
 export async function signInPlugin(fastify: FastifyTypebox, options: SignInOptions): Promise<void> {
-  const { accounts, sessions, signInPages, guard, pages, path, publicUrl, destinationOf } = options;
+  const { accounts, sessions, signInPages, guard, pages, path, destinationOf } = options;
 
   fastify.get(
     '/sign-in',
@@ -33,7 +32,6 @@ export async function signInPlugin(fastify: FastifyTypebox, options: SignInOptio
     '/sign-in',
     { config: CONFIG, schema: { querystring: ReturnQuery, body: SignInBody } },
     async (request, reply) => {
-      rejectForeignForm(request, publicUrl());
       const { return_to: returnTo } = request.query;
       // Keyboards with autocompletion append a space.
       const email = request.body.email.trim();
@@ -54,7 +52,6 @@ export async function signInPlugin(fastify: FastifyTypebox, options: SignInOptio
     '/sign-out',
     { config: access('person', { page: true }), schema: { body: EmptyBody } },
     async (request, reply) => {
-      guard.checkForm(request);
       await sessions.end(request, reply);
       return reply.redirect(`${path()}/sign-in?done=signed-out`, 303);
     },
@@ -64,13 +61,12 @@ export async function signInPlugin(fastify: FastifyTypebox, options: SignInOptio
 /** The steps after the password. The challenge in the form proves it. */
 async function secondFactorRoutes(
   fastify: FastifyTypebox,
-  { signInPages, pages, publicUrl, destinationOf }: SignInOptions,
+  { signInPages, pages, destinationOf }: SignInOptions,
   step: NonNullable<AuthService['secondFactorStep']>,
 ): Promise<void> {
   const route = { config: CONFIG, schema: { querystring: ReturnQuery, body: CodeBody } };
 
   fastify.post('/sign-in/second-factor', route, async (request, reply) => {
-    rejectForeignForm(request, publicUrl());
     const { return_to: returnTo } = request.query;
     const { interaction: challenge, code } = request.body;
     pages.keepForm(request, signInPages.code(challenge, returnTo));
@@ -83,7 +79,6 @@ async function secondFactorRoutes(
   });
 
   fastify.post('/sign-in/second-factor/enrol', route, async (request, reply) => {
-    rejectForeignForm(request, publicUrl());
     const { return_to: returnTo } = request.query;
     const { interaction: challenge, code } = request.body;
     const source = requestSource(request);

@@ -8,7 +8,6 @@ import { passwordSentences } from '../../core/passwords/problems.js';
 import type { SignedIn } from '../auth/sign-in/sign-in.js';
 import type { PageContext } from './context.js';
 import { EmailBody, ReturnQuery, SignUpBody } from './schemas.js';
-import { rejectForeignForm } from './session.js';
 import { type SignInPages, withReturn } from './sign-in-pages.js';
 
 interface FormState extends Problem {
@@ -84,7 +83,7 @@ export async function signUpPlugin(
   fastify: FastifyTypebox,
   options: PageContext & { signUpForm: SignUpForm },
 ): Promise<void> {
-  const { accounts, signUpForm, pages, messages, path, publicUrl } = options;
+  const { accounts, signUpForm, pages, messages, path } = options;
 
   fastify.get(
     '/sign-up',
@@ -99,7 +98,6 @@ export async function signUpPlugin(
     '/sign-up',
     { config: CONFIG, schema: { querystring: ReturnQuery, body: SignUpBody } },
     async (request, reply) => {
-      rejectForeignForm(request, publicUrl());
       const { return_to: returnTo } = request.query;
       const { name, password, password_confirm: again } = request.body;
       const email = request.body.email.trim();
@@ -124,7 +122,6 @@ export async function signUpPlugin(
     '/forgot-password',
     { config: CONFIG, schema: { body: EmailBody } },
     async (request, reply) => {
-      rejectForeignForm(request, publicUrl());
       const email = request.body.email.trim();
       pages.keepForm(request, forgotPassword({ email }));
       if (!matchesSchema(email, Email)) {

@@ -7,14 +7,14 @@ import { DeletionBody } from './schemas.js';
 
 /** The page on which a person deletes the account: the user name has to be typed, and the password. */
 export async function deletionPlugin(fastify: FastifyTypebox, options: AccountOptions): Promise<void> {
-  const { guard, service, signIn, pages, path } = options;
-  const { reservesHandles } = options.sources.people;
+  const { guard, signIn, pages, path } = options;
+  const { people } = options.sources;
+  const { reservesHandles } = people;
   const config = access('recent-person', { page: true });
 
   fastify.get('/delete', { config }, (request, reply) => pages.send(reply, formOf(request)));
 
   fastify.post('/delete', { config, schema: { body: DeletionBody } }, async (request, reply) => {
-    guard.checkForm(request);
     const { principal } = guard.personOf(request);
     const { confirm, password = '' } = request.body;
     pages.keepForm(request, formOf(request, { confirm }));
@@ -22,7 +22,7 @@ export async function deletionPlugin(fastify: FastifyTypebox, options: AccountOp
       const problems = [message('account-delete.differs')];
       return pages.send(reply.code(422), formOf(request, { confirm, problems, wrong: { confirm: true } }));
     }
-    if (await service.delete(principal, password, requestSource(request))) {
+    if (await people.delete(principal, password, requestSource(request))) {
       signIn.forgetSession(reply);
       return reply.redirect(`${path()}/deleted`, 303);
     }

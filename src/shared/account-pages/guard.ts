@@ -3,7 +3,7 @@ import { wantsPage } from '../../core/http/pages.js';
 import { type Clock, isRecent, MINUTE } from '../../core/kernel/clock.js';
 import { createFormTokens, type FormTokens } from '../console-kit/forms.js';
 import { accountErrors } from './errors.js';
-import type { Person, Session } from './service.js';
+import type { Person, Session } from './sources.js';
 
 /** A person who is signed in, and the token of the session. */
 export interface SignedIn {

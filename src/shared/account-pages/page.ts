@@ -15,7 +15,7 @@ import {
   noticeIn,
   SessionBody,
 } from './schemas.js';
-import type { AccountService, AccountSources, Application, Delegation, Session } from './service.js';
+import type { AccountSources, Application, Delegation, Session } from './sources.js';
 
 export interface AccountModuleOptions extends PersonGuardOptions {
   sources: AccountSources;
@@ -34,7 +34,6 @@ export interface AccountModuleOptions extends PersonGuardOptions {
 /** What all account pages use. */
 export interface AccountOptions extends AccountModuleOptions {
   guard: PersonGuard;
-  service: AccountService;
 }
 
 export interface Section {
@@ -48,7 +47,7 @@ export interface Section {
 
 /** The page on which people see their account, with the forms to change it. */
 export async function accountPagePlugin(fastify: FastifyTypebox, options: AccountOptions): Promise<void> {
-  const { guard, service, sources, pages, path } = options;
+  const { guard, sources, pages, path } = options;
   const { people, sessions, applications, delegations, verification, factors, passkeys } = sources;
   const config = access('person', { page: true });
   const recently = access('recent-person', { page: true });
@@ -58,7 +57,6 @@ export async function accountPagePlugin(fastify: FastifyTypebox, options: Accoun
   );
 
   fastify.post('/name', { config, schema: { body: NameBody } }, async (request, reply) => {
-    guard.checkForm(request);
     const { name } = request.body;
     if (!matchesSchema(name, OptionalName)) {
       const failure = { name, problems: [message('account.name-invalid')], wrong: { name: true } } as const;
@@ -77,7 +75,6 @@ export async function accountPagePlugin(fastify: FastifyTypebox, options: Accoun
   ) =>
     fastify.post(url, { config: recently, schema: { body } }, async (request, reply) => {
       const form = request.body as Static<Body>;
-      guard.checkForm(request);
       await end(guard.personOf(request), form, requestSource(request));
       return returnWith(reply, done);
     });
@@ -99,7 +96,6 @@ export async function accountPagePlugin(fastify: FastifyTypebox, options: Accoun
 
   if (verification) {
     fastify.post('/verification', { config, schema: { body: EmptyBody } }, async (request, reply) => {
-      guard.checkForm(request);
       pages.keepForm(request, await accountPage(request));
       const isSent = await verification.sendAgain(
         guard.personOf(request).principal.id,
@@ -124,7 +120,7 @@ export async function accountPagePlugin(fastify: FastifyTypebox, options: Accoun
     const { principal, session } = guard.personOf(request);
     const [open, connected, delegated = [], factor, factorRequiredFrom, owned = []] = await Promise.all([
       sessions.list(principal, session),
-      service.applications(principal),
+      applications?.list(principal.id),
       delegations?.list(principal.id),
       factors?.stateOf(principal.id),
       factors?.requiredFrom(principal),

@@ -3,6 +3,7 @@ import { type Localized, longTime, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { DisplayName, matchesSchema } from '../../core/http/schemas.js';
+import type { PasskeyDocument } from '../passkeys/store.js';
 import { type AccountOptions, deviceOf } from './page.js';
 import {
   AccountQuery,
@@ -12,7 +13,7 @@ import {
   PasskeyNameBody,
   PasskeyRemovalBody,
 } from './schemas.js';
-import type { Passkey, Passkeys } from './service.js';
+import type { Passkeys } from './sources.js';
 
 /** What is wrong with a form: the one that adds a passkey, or the one that names it. */
 interface Failure {
@@ -35,7 +36,6 @@ export async function passkeysPlugin(
   );
 
   fastify.post('/passkeys/add', { config, schema: { body: PasskeyBody } }, async (request, reply) => {
-    guard.checkForm(request);
     const { form, credential, name } = request.body;
     const show = async (problem: string) => {
       const failure = { problems: [message(problem)], wrong: { added: true }, name } as const;
@@ -50,7 +50,6 @@ export async function passkeysPlugin(
   });
 
   fastify.post('/passkeys/rename', { config, schema: { body: PasskeyNameBody } }, async (request, reply) => {
-    guard.checkForm(request);
     const { id, name } = request.body;
     if (!matchesSchema(name, DisplayName)) {
       const failure = { problems: [message('account-passkey.name-invalid')], wrong: { id }, name };
@@ -64,7 +63,6 @@ export async function passkeysPlugin(
     '/passkeys/remove',
     { config, schema: { body: PasskeyRemovalBody } },
     async (request, reply) => {
-      guard.checkForm(request);
       const { id } = guard.personOf(request).principal;
       if ((await passkeys.remove(id, request.body.id, requestSource(request))) === 'last') {
         const problems = [message('account-passkey.last')];
@@ -111,7 +109,7 @@ export async function passkeysPlugin(
   }
 }
 
-const viewOf = ({ id, name, backedUp, createdAt, lastUsedAt }: Passkey) => ({
+const viewOf = ({ id, name, backedUp, createdAt, lastUsedAt }: PasskeyDocument) => ({
   id,
   name,
   typed: name,

@@ -25,7 +25,6 @@ export async function passwordPlugin(fastify: FastifyTypebox, options: AccountOp
   });
 
   fastify.post('/password', { config, schema: { body: PasswordBody } }, async (request, reply) => {
-    guard.checkForm(request);
     const { principal, session } = guard.personOf(request);
     const { current_password: current, password: chosen, password_confirm: again } = request.body;
     if (again !== chosen) {

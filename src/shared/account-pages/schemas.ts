@@ -1,14 +1,12 @@
 import { type TProperties, Type } from 'typebox';
 import { type Localized, message } from '../../core/http/messages.js';
+import { Closed } from '../../core/http/schemas.js';
 
 const Password = Type.String({ maxLength: 4096, writeOnly: true });
 
 /** The body of a form; `form` proves that a page of this session contained it. */
 const formOf = <Fields extends TProperties>(fields: Fields) =>
-  Type.Object(
-    { form: Type.String({ maxLength: 128, writeOnly: true }), ...fields },
-    { additionalProperties: false },
-  );
+  Closed({ form: Type.String({ maxLength: 128, writeOnly: true }), ...fields });
 
 export const PasswordBody = formOf({
   current_password: Password,

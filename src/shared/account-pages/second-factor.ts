@@ -4,7 +4,7 @@ import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import type { AccountOptions } from './page.js';
 import { CodeBody, EmptyBody, FactorRemovalBody } from './schemas.js';
-import type { SecondFactors } from './service.js';
+import type { SecondFactors } from './sources.js';
 
 /** What is wrong with a form, and which one. */
 interface Failure {
@@ -31,14 +31,12 @@ export async function secondFactorPlugin(
   );
 
   fastify.post('/second-factor/begin', { config, schema: { body: EmptyBody } }, async (request, reply) => {
-    guard.checkForm(request);
     const { id, handle } = guard.personOf(request).principal;
     if (!isUnconfirmed(request) && (await factors.stateOf(id)) === null) await factors.begin(id, handle);
     return reply.redirect(own(), 303);
   });
 
   fastify.post('/second-factor/confirm', { config, schema: { body: CodeBody } }, async (request, reply) => {
-    guard.checkForm(request);
     if (isUnconfirmed(request)) return reply.redirect(own(), 303);
     const { code, form } = request.body;
     pages.keepForm(request, await pageOf(request));
@@ -52,7 +50,6 @@ export async function secondFactorPlugin(
     '/second-factor/recovery-codes',
     { config, schema: { body: CodeBody } },
     async (request, reply) => {
-      guard.checkForm(request);
       const { code, form } = request.body;
       pages.keepForm(request, await pageOf(request));
       const { id } = guard.personOf(request).principal;
@@ -67,7 +64,6 @@ export async function secondFactorPlugin(
     '/second-factor/remove',
     { config, schema: { body: FactorRemovalBody } },
     async (request, reply) => {
-      guard.checkForm(request);
       const { code, password = '' } = request.body;
       const { principal } = guard.personOf(request);
       const source = requestSource(request);

@@ -5,8 +5,9 @@ import { createEncryption } from '../../core/kernel/encryption.js';
 import { newToken, type Random } from '../../core/kernel/secrets.js';
 import { typedCode } from '../../core/kernel/text.js';
 import type { Audit } from '../../core/ops/audit.js';
+import { decideAndCommit } from '../../core/ops/commit.js';
 import type { Job } from '../../core/ops/jobs.js';
-import { type Change, nullIfTaken, type Where } from '../../core/storage/collection.js';
+import type { Change, Where } from '../../core/storage/collection.js';
 import { pagesOf } from '../../core/storage/pages.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
 import { factorErrors } from './errors.js';
@@ -91,23 +92,20 @@ export function createFactorService(deps: FactorDependencies) {
   ];
 
   /** Changes the document of an account, or inserts it. */
-  const store = async (
+  const store = (
     account: string,
     set: Pick<FactorDocument, 'requiredFrom'> | Required<Pick<FactorDocument, 'pending' | 'pendingUntil'>>,
-  ): Promise<void> => {
-    for (;;) {
+  ): Promise<void> =>
+    decideAndCommit(commit, async () => {
       const found = await factors.findOne({ id: account });
+      // A sign-in or a session that began without the factor must not replace it.
+      if (found?.confirmedAt !== undefined) throw factorErrors.FACTOR_EXISTS();
       const now = clock.now();
       // It begins with the time, so that it never repeats that of a document that was deleted.
       const fresh = { id: account, lastStep: 0, recovery: [], rev: now, updatedAt: now, ...set };
-      // A sign-in or a session that began without the factor must not replace it.
-      if (found?.confirmedAt !== undefined) throw factorErrors.FACTOR_EXISTS();
-      const stored = found
-        ? await factors.changeOne(...changeOf(found, set))
-        : await factors.insert(fresh).then(() => true, nullIfTaken);
-      if (stored) return;
-    }
-  };
+      const write = found ? factors.changing(...changeOf(found, set)) : factors.inserting(fresh);
+      return { parts: [write], result: undefined, repeatIfTaken: true };
+    });
 
   const pendingOf = (document: FactorDocument | null): string | null =>
     document?.pending === undefined || (document.pendingUntil ?? 0) <= clock.now()
@@ -115,27 +113,23 @@ export function createFactorService(deps: FactorDependencies) {
       : encryption.decrypt(document.id, document.pending);
 
   /** Uses a code of the app or a recovery code, whatever else changes at the same time. */
-  const use = async (account: string, code: string, ip: string): Promise<FactorMethod | null> => {
-    for (;;) {
+  const use = (account: string, code: string, ip: string): Promise<FactorMethod | null> =>
+    decideAndCommit<FactorMethod | null>(commit, async () => {
       const found = await factors.findOne({ id: account });
-      if (found?.secret === undefined) return null;
+      if (found?.secret === undefined) return { result: null };
       const { rev, secret } = found;
       const step = stepOfCode(encryption.decrypt(account, secret), code, clock.now());
-      if (step === null) {
-        const hash = hashIn(found, code);
-        if (hash === null || !found.recovery.includes(hash)) return null;
-        const recovery = found.recovery.filter((other) => other !== hash);
-        const used = audit.entry({ event: 'factor.recovery-code-used', subject: account, ip });
-        if ((await commit([factors.changing(...changeOf(found, { recovery })), used])).committed)
-          return 'recovery';
-      } else {
+      if (step !== null) {
+        if (found.lastStep >= step) return { result: null };
         const later = { id: account, rev, lastStep: { lt: step } };
-        if (await factors.changeOne(later, { set: { lastStep: step } })) return 'otp';
-        // Used before, unless the document was changed since it was read.
-        if ((await factors.findOne({ id: account }))?.rev === rev) return null;
+        return { parts: [factors.changing(later, { set: { lastStep: step } })], result: 'otp' };
       }
-    }
-  };
+      const hash = hashIn(found, code);
+      if (hash === null || !found.recovery.includes(hash)) return { result: null };
+      const recovery = found.recovery.filter((other) => other !== hash);
+      const used = audit.entry({ event: 'factor.recovery-code-used', subject: account, ip });
+      return { parts: [factors.changing(...changeOf(found, { recovery })), used], result: 'recovery' };
+    });
 
   return {
     /** Null if the account has none. */
@@ -174,28 +168,27 @@ export function createFactorService(deps: FactorDependencies) {
     confirm(account: string, code: string, form: string, source: RequestSource): Promise<string[] | null> {
       const codes = recoveryCodesOf(codeKey, account, form);
       const typed = typedCode(code);
-      return attempt(account, source, async () => {
-        for (;;) {
-          const [owner, found] = await Promise.all([readAccount(account), factors.findOne({ id: account })]);
-          const secret = pendingOf(found);
-          // The form was submitted twice, and the browser shows the second response.
-          if (found && secret === null && hasCodes(found, codes)) return codes;
-          if (!owner || !found || secret === null) throw factorErrors.FACTOR_CHANGED();
-          const step = stepOfCode(secret, typed, clock.now());
-          if (step === null) return null;
-          const confirmed = {
-            ...{ secret: encryption.encrypt(account, secret), lastStep: step, ...sealed(account, codes) },
-            confirmedAt: clock.now(),
-          };
-          const { committed } = await commit([
-            owner.nextRevision,
-            factors.changing(...changeOf(found, confirmed, ['pending', 'pendingUntil'])),
-            owner.factorMail('added', source),
-            audit.entry({ event: 'factor.enrolled', subject: account, ip: source.ip }),
-          ]);
-          if (committed) return codes;
-        }
-      });
+      const decide = async () => {
+        const [owner, found] = await Promise.all([readAccount(account), factors.findOne({ id: account })]);
+        const secret = pendingOf(found);
+        // The form was submitted twice, and the browser shows the second response.
+        if (found && secret === null && hasCodes(found, codes)) return { result: codes };
+        if (!owner || !found || secret === null) throw factorErrors.FACTOR_CHANGED();
+        const step = stepOfCode(secret, typed, clock.now());
+        if (step === null) return { result: null };
+        const confirmed = {
+          ...{ secret: encryption.encrypt(account, secret), lastStep: step, ...sealed(account, codes) },
+          confirmedAt: clock.now(),
+        };
+        const parts = [
+          owner.nextRevision,
+          factors.changing(...changeOf(found, confirmed, ['pending', 'pendingUntil'])),
+          owner.factorMail('added', source),
+          audit.entry({ event: 'factor.enrolled', subject: account, ip: source.ip }),
+        ];
+        return { parts, result: codes };
+      };
+      return attempt(account, source, () => decideAndCommit<string[] | null>(commit, decide));
     },
 
     /**
@@ -217,18 +210,18 @@ export function createFactorService(deps: FactorDependencies) {
     },
 
     /** New recovery codes instead of all earlier ones. @throws FACTOR_CHANGED if there is no factor */
-    async renewRecoveryCodes(account: string, form: string, source: RequestSource): Promise<string[]> {
+    renewRecoveryCodes(account: string, form: string, source: RequestSource): Promise<string[]> {
       const codes = recoveryCodesOf(codeKey, account, form);
-      for (;;) {
+      return decideAndCommit(commit, async () => {
         const found = await factors.findOne({ id: account });
         if (found?.secret === undefined) throw factorErrors.FACTOR_CHANGED();
-        if (hasCodes(found, codes)) return codes;
-        const { committed } = await commit([
+        if (hasCodes(found, codes)) return { result: codes };
+        const parts = [
           factors.changing(...changeOf(found, sealed(account, codes))),
           audit.entry({ event: 'factor.recovery-codes-renewed', subject: account, ip: source.ip }),
-        ]);
-        if (committed) return codes;
-      }
+        ];
+        return { parts, result: codes };
+      });
     },
 
     /** Lets the owner, proven by an e-mailed link, give codes from this address while others exhaust the limit. */

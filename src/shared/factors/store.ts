@@ -2,7 +2,7 @@ import { ConfigurationError } from '../../core/config/configuration-error.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
-import type { CommitPart, CommitParts, Effect } from '../../core/ops/commit.js';
+import { type CommitPart, type CommitParts, decideAndCommit, type Effect } from '../../core/ops/commit.js';
 import type { ReadAccount } from '../../core/server/contributions.js';
 import type { Change, Collection, Store } from '../../core/storage/collection.js';
 
@@ -73,28 +73,27 @@ export interface RemovalDependencies {
  * Removes the factor of an account; false if it has none. It needs neither the key nor the libraries of the service, so that
  * it also helps if the key was lost.
  */
-export async function removeFactor(
+export const removeFactor = (
   id: string,
   source: ChangeSource,
   { factors, readAccount, commit, audit, clock }: RemovalDependencies,
-): Promise<boolean> {
-  for (;;) {
+): Promise<boolean> =>
+  decideAndCommit<boolean>(commit, async () => {
     const [account, found] = await Promise.all([readAccount(id), factors.findOne({ id })]);
-    if (!account || found?.confirmedAt === undefined) return false;
+    if (!account || found?.confirmedAt === undefined) return { result: false };
     const removal: Change<FactorDocument> = {
       set: { recovery: [], updatedAt: clock.now() },
       unset: ['secret', 'confirmedAt', 'pending', 'pendingUntil', 'recoveryKey'],
       inc: { rev: 1 },
     };
-    const { committed } = await commit([
+    const parts = [
       account.nextRevision,
       factors.changing({ id, rev: found.rev }, removal),
       account.factorMail('removed', source),
       audit.entry({ event: 'factor.removed', subject: id, ...actorOf(source) }),
-    ]);
-    if (committed) return true;
-  }
-}
+    ];
+    return { parts, result: true };
+  });
 
 /** What removes the factor of an account that is deleted or, with a `source`, has a new owner. */
 export async function factorRemoval(

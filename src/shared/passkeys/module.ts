@@ -1,17 +1,10 @@
 import { readFileSync } from 'node:fs';
-import type { TSchema } from 'typebox';
-import type { Messages } from '../../core/http/messages.js';
-import type { FastifyTypebox } from '../../core/http/routes.js';
-import { MINUTE } from '../../core/kernel/clock.js';
 import { packageFile } from '../../core/kernel/package-files.js';
-import { createSealed } from '../../core/kernel/sealed.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { verifyAssertion, verifyCreation } from './ceremony.js';
-import { type Ceremony, createPasskeyFlows, type PasskeyAccounts, viewOf } from './flows.js';
-import { passkeyPlugin } from './plugin.js';
-import { createPasskeyService, type PasskeyDependencies, type PasskeyService } from './service.js';
-import { passkeyCollection, usedChallengeCollection } from './store.js';
+import { createPasskeyService, type PasskeyDependencies } from './service.js';
+import { passkeyCollection, usedChallengeCollection, viewOf } from './store.js';
 
 export interface PasskeyModuleOptions extends Pick<PasskeyDependencies, 'readAccount'> {
   /** The public address, to whose host passkeys are bound. */
@@ -52,29 +45,6 @@ export function createPasskeyModule(
   context.signInMethods.add('passkey', { isHeld: service.has });
   context.jobs.add('used-challenge-purge', createExpiryPurge(usedChallenges, context.clock));
   return { service };
-}
-
-export interface PasskeyApiOptions<U, S> {
-  service: PasskeyService;
-  accounts: PasskeyAccounts<U, S>;
-  /** The secrets that encrypt what the browser keeps, the current one first. */
-  secrets: readonly string[];
-  /** The schema of the response to a sign-in. */
-  signInResponse: TSchema;
-  messages: Pick<Messages, 'negotiate'>;
-}
-
-const CEREMONY_MS = 10 * MINUTE;
-
-/** The JSON API of passkeys, for products without pages of their own. */
-export function createPasskeyApi<U, S>(
-  context: Pick<ModuleContext, 'clock' | 'random'>,
-  { service, accounts, secrets: keys, ...options }: PasskeyApiOptions<U, S>,
-) {
-  const sealing = { ...context, keys, lifetimeMs: CEREMONY_MS };
-  const ceremonies = createSealed<Ceremony>('ceremonies of passkeys', sealing);
-  const flows = createPasskeyFlows({ service, accounts, ceremonies });
-  return { flows, plugin: (fastify: FastifyTypebox) => passkeyPlugin(fastify, { ...options, flows }) };
 }
 
 /** Whether browsers let pages of this origin use the passkeys of a host: at the host and below it, and not without https. */

@@ -1,7 +1,7 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import { type Clock, HOUR } from '../../core/kernel/clock.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
-import type { CommitPart } from '../../core/ops/commit.js';
+import { type CommitPart, decideAndCommit } from '../../core/ops/commit.js';
 import { nullIfTaken, type Write } from '../../core/storage/collection.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
 import {
@@ -151,16 +151,15 @@ export function createPasskeyService(deps: PasskeyDependencies) {
       ensureAllowed?: () => Promise<void>,
     ): Promise<PasskeyDocument | null> {
       const created = await create(id, response, source);
-      for (;;) {
-        const account = created && (await readAccount(id));
+      if (!created) return null;
+      return decideAndCommit<PasskeyDocument | null>(commit, async () => {
+        const account = await readAccount(id);
         await ensureAllowed?.();
         if (!account || (await passkeys.count({ account: id }, MAX_PER_ACCOUNT)) >= MAX_PER_ACCOUNT)
-          return null;
-        const added = [account.nextRevision, ...created.writes, account.passkeyMail('added', source)];
-        const outcome = await commit(added).catch(nullIfTaken);
-        if (!outcome) return null;
-        if (outcome.committed) return created.passkey;
-      }
+          return { result: null };
+        const parts = [account.nextRevision, ...created.writes, account.passkeyMail('added', source)];
+        return { parts, result: created.passkey };
+      }).catch(nullIfTaken);
     },
 
     /** For the browser, as JSON. */
@@ -206,25 +205,20 @@ export function createPasskeyService(deps: PasskeyDependencies) {
      * Removes a passkey, but not the last way to sign in.
      * @returns `last` if the passkey stays for this reason, `unknown` if the account has no such passkey
      */
-    async remove(
-      id: string,
-      passkey: string,
-      source: RequestSource,
-    ): Promise<'removed' | 'last' | 'unknown'> {
-      for (;;) {
+    remove: (id: string, passkey: string, source: RequestSource) =>
+      decideAndCommit<'removed' | 'last' | 'unknown'>(commit, async () => {
         const account = await readAccount(id);
         const held = await passkeysOf(passkeys, id);
-        if (!account || !held.some((one) => one.id === passkey)) return 'unknown';
-        if (held.length === 1 && !(await deps.hasOtherLogin(id))) return 'last';
-        const { committed } = await commit([
+        if (!account || !held.some((one) => one.id === passkey)) return { result: 'unknown' };
+        if (held.length === 1 && !(await deps.hasOtherLogin(id))) return { result: 'last' };
+        const parts = [
           account.nextRevision,
           passkeys.deleting({ id: passkey, account: id }),
           account.passkeyMail('removed', source),
           audit.entry({ event: 'passkey.removed', subject: id, ...actorOf(source) }),
-        ]);
-        if (committed) return 'removed';
-      }
-    },
+        ];
+        return { parts, result: 'removed' };
+      }),
 
     /** Removes all passkeys and returns their number. */
     removeAll: (account: string, source: ChangeSource): Promise<number> =>

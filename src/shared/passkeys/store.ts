@@ -1,6 +1,7 @@
 import type { RequestSource } from '../../core/http/routes.js';
+import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
-import type { CommitParts, Effect } from '../../core/ops/commit.js';
+import { type CommitParts, decideAndCommit, type Effect } from '../../core/ops/commit.js';
 import type { ReadAccount } from '../../core/server/contributions.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
@@ -29,6 +30,15 @@ export type Passkeys = Collection<PasskeyDocument>;
 
 export const passkeyCollection = (store: Store): Passkeys =>
   store.collection<PasskeyDocument>('passkeys', { numbers: ['counter'], indexes: [['account']] });
+
+/** A passkey as its owner sees it. */
+export const viewOf = ({ id, name, backedUp, createdAt, lastUsedAt }: PasskeyDocument) => ({
+  id,
+  name,
+  backedUp,
+  createdAt: toTimestamp(createdAt),
+  lastUsedAt: toTimestampOrNull(lastUsedAt),
+});
 
 /** A challenge that was answered: none is accepted twice. */
 export interface UsedChallengeDocument {
@@ -71,25 +81,24 @@ export const passkeysOf = async (passkeys: Passkeys, account: string): Promise<P
  * Removes all passkeys of an account and returns their number. It needs neither the configuration nor the library of the
  * service.
  */
-export async function removePasskeys(
+export const removePasskeys = (
   id: string,
   source: ChangeSource,
   { passkeys, readAccount, commit, audit }: RemovalDependencies,
-): Promise<number> {
-  for (;;) {
+): Promise<number> =>
+  decideAndCommit<number>(commit, async () => {
     const account = await readAccount(id);
     const removed = await passkeysOf(passkeys, id);
-    if (!account || removed.length === 0) return 0;
-    const { committed } = await commit([
+    if (!account || removed.length === 0) return { result: 0 };
+    const parts = [
       account.nextRevision,
       ...removed.map((passkey) => passkeys.deleting({ id: passkey.id, account: id })),
       // One mail about all of them.
       account.passkeyMail('removed', source),
       audit.entry({ event: 'passkey.removed', subject: id, ...actorOf(source) }),
-    ]);
-    if (committed) return removed.length;
-  }
-}
+    ];
+    return { parts, result: removed.length };
+  });
 
 /** Also without the option: an account that is deleted or has a new owner loses its passkeys. */
 export function contributePasskeys({

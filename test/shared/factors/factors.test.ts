@@ -3,12 +3,10 @@ import t, { type Test } from 'tap';
 import { systemRandom } from '../../../src/core/kernel/secrets.js';
 import { createCommit } from '../../../src/core/ops/commit.js';
 import type { Store } from '../../../src/core/storage/collection.js';
-import { openStore } from '../../../src/core/storage/open.js';
 import { createFactorService, type FactorService } from '../../../src/shared/factors/service.js';
 import { factorCollection } from '../../../src/shared/factors/store.js';
 import { stepOfCode } from '../../../src/shared/factors/totp.js';
-import { onMongod } from '../../core/storage/mongod.js';
-import { addAccount, readAccountOf } from '../../kit/accounts.js';
+import { addAccount, notices, readAccountOf } from '../../kit/accounts.js';
 import { fakeClock } from '../../kit/clock.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
 import { temporaryFolder } from '../../kit/tmp.js';
@@ -37,79 +35,89 @@ function serviceOn(store: Store, ...keys: [string, ...string[]]): FactorService 
   });
 }
 
-/** Services of several processes, and an account with a factor. */
-async function enrolled(t: Test, uri: string) {
+/** Services of several processes, and an account whose app is being set up. */
+async function begun(t: Test) {
   // The next key is known everywhere before one process uses it.
-  const {
-    store,
-    service: first,
-    spread,
-  } = await processesOn(t, uri, (each) => serviceOn(each, KEY, NEXT_KEY));
+  const uri = `sqlite:${temporaryFolder(t)}/factors.db`;
+  const { store, service, spread } = await processesOn(t, uri, (each) => serviceOn(each, KEY, NEXT_KEY));
   await addAccount(store, ADA);
-  const secret = (await first.begin(ADA, 'ada')).secret.replaceAll(' ', '');
-  const codes = (await first.confirm(ADA, codeOf(secret), 'form', FROM)) ?? [];
+  const secret = (await service.begin(ADA, 'ada')).secret.replaceAll(' ', '');
+  return { store, service, spread, secret };
+}
+
+/** The same with a factor. */
+async function enrolled(t: Test) {
+  const opened = await begun(t);
+  const codes = (await opened.service.confirm(ADA, codeOf(opened.secret), 'form', FROM)) ?? [];
   t.equal(codes.length, 10);
   clock.advance(60_000);
-  return { store, first, secret, codes, spread };
+  return { ...opened, codes };
 }
 
 const codeOf = (secret: string): string =>
   new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: clock.now() });
 
-function forEngine(engine: string, fresh: (t: Test) => string): void {
-  t.test(`${engine}: of 50 concurrent uses of one code one succeeds`, async (t) => {
-    const { secret, spread } = await enrolled(t, fresh(t));
-    for (let round = 0; round < 3; round++) {
-      clock.advance(60_000);
-      const code = codeOf(secret);
-      const used = await spread(Array(50).fill(code), (service, one) => service.verify(ADA, one, FROM));
-      t.equal(used.filter((method) => method === 'otp').length, 1);
-    }
-  });
-
-  t.test(`${engine}: of concurrent uses of each recovery code one succeeds, and none is lost`, async (t) => {
-    const { codes, spread, first } = await enrolled(t, fresh(t));
-    const tries = codes.flatMap((code) => [code, code, code, code, code]);
-    const used = await spread(tries, (service, code) => service.verify(ADA, code, FROM));
-    for (const code of codes) {
-      t.equal(used.filter((method, index) => tries[index] === code && method !== null).length, 1);
-    }
-    t.match(await first.stateOf(ADA), { recoveryCodesLeft: 0 });
-  });
-
-  t.test(
-    `${engine}: a rotation of the key refuses no code, and afterwards the old key is not needed`,
-    async (t) => {
-      const { store, secret, codes, spread } = await enrolled(t, fresh(t));
-      const both = serviceOn(store, NEXT_KEY, KEY);
-      const lease = { term: 1, signal: new AbortController().signal };
-      const [used] = await Promise.all([
-        spread(codes.slice(0, 8), (service, code) => service.verify(ADA, code, FROM)),
-        both.encryptionJob.run(lease),
-        both.encryptionJob.run(lease),
-      ]);
-      t.same(used, Array(8).fill('recovery'));
-      await both.encryptionJob.run(lease);
-      const renewed = serviceOn(store, NEXT_KEY);
-      t.equal(await renewed.verify(ADA, codes[8] ?? '', FROM), 'recovery');
-      t.equal(await renewed.verify(ADA, codeOf(secret), FROM), 'otp');
-      await t.rejects(serviceOn(store, KEY).verify(ADA, codeOf(secret), FROM), /FACTOR_ENCRYPTION_KEY/);
-    },
+t.test('of concurrent confirmations of one app one takes effect and is reported', async (t) => {
+  const { store, service, spread, secret } = await begun(t);
+  const forms = Array.from({ length: 20 }, (_, index) => `form ${index}`);
+  const results = await spread(forms, (one, form) =>
+    one.confirm(ADA, codeOf(secret), form, FROM).catch(({ code }) => code),
   );
-}
+  const given = results.filter((result) => result !== 'FACTOR_CHANGED');
+  t.equal(given.length, 1);
+  t.same(await notices(store), ['added']);
+  for (const code of given[0]) t.equal(await service.verify(ADA, code, FROM), 'recovery');
+});
 
-forEngine('SQLite', (t) => `sqlite:${temporaryFolder(t)}/factors.db`);
-await onMongod((server) => forEngine('MongoDB', server.fresh));
+t.test('of concurrent removals one takes effect and is reported, and no code is left', async (t) => {
+  const { store, service, spread, secret, codes } = await enrolled(t);
+  const results = await spread(Array(20).fill(null), (one) => one.remove(ADA, FROM));
+  t.equal(results.filter(Boolean).length, 1);
+  t.same(await notices(store), ['added', 'removed']);
+  for (const code of [codeOf(secret), ...codes]) t.equal(await service.verify(ADA, code, FROM), null);
+});
+
+t.test('of 50 concurrent uses of one code one succeeds', async (t) => {
+  const { secret, spread } = await enrolled(t);
+  for (let round = 0; round < 3; round++) {
+    clock.advance(60_000);
+    const code = codeOf(secret);
+    const used = await spread(Array(50).fill(code), (service, one) => service.verify(ADA, one, FROM));
+    t.equal(used.filter((method) => method === 'otp').length, 1);
+  }
+});
+
+t.test('of concurrent uses of each recovery code one succeeds, and none is lost', async (t) => {
+  const { codes, spread, service } = await enrolled(t);
+  const tries = codes.flatMap((code) => [code, code, code, code, code]);
+  const used = await spread(tries, (one, code) => one.verify(ADA, code, FROM));
+  for (const code of codes) {
+    t.equal(used.filter((method, index) => tries[index] === code && method !== null).length, 1);
+  }
+  t.match(await service.stateOf(ADA), { recoveryCodesLeft: 0 });
+});
+
+t.test('a rotation of the key refuses no code, and afterwards the old key is not needed', async (t) => {
+  const { store, secret, codes, spread } = await enrolled(t);
+  const both = serviceOn(store, NEXT_KEY, KEY);
+  const lease = { term: 1, signal: new AbortController().signal };
+  const [used] = await Promise.all([
+    spread(codes.slice(0, 8), (service, code) => service.verify(ADA, code, FROM)),
+    both.encryptionJob.run(lease),
+    both.encryptionJob.run(lease),
+  ]);
+  t.same(used, Array(8).fill('recovery'));
+  await both.encryptionJob.run(lease);
+  const renewed = serviceOn(store, NEXT_KEY);
+  t.equal(await renewed.verify(ADA, codes[8] ?? '', FROM), 'recovery');
+  t.equal(await renewed.verify(ADA, codeOf(secret), FROM), 'otp');
+  await t.rejects(serviceOn(store, KEY).verify(ADA, codeOf(secret), FROM), /FACTOR_ENCRYPTION_KEY/);
+});
 
 t.test('an app that was begun before the factor was set up cannot replace it', async (t) => {
-  const store = await openStore(`sqlite:${temporaryFolder(t)}/factors.db`);
-  t.teardown(() => store.close());
-  await addAccount(store, ADA);
-  const service = serviceOn(store, KEY);
-  const { secret } = await service.begin(ADA, 'ada');
-  await service.confirm(ADA, codeOf(secret.replaceAll(' ', '')), 'form', FROM);
+  const { service, secret } = await enrolled(t);
   await t.rejects(service.begin(ADA, 'ada'), { code: 'FACTOR_EXISTS' });
-  const again = service.confirm(ADA, codeOf(secret.replaceAll(' ', '')), 'another form', FROM);
+  const again = service.confirm(ADA, codeOf(secret), 'another form', FROM);
   await t.rejects(again, { code: 'FACTOR_CHANGED' });
 });
 

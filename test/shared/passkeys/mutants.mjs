@@ -31,7 +31,7 @@ export default [
   {
     name: 'a challenge is used again', file: 'shared/passkeys/service.ts', in: 'update',
     replace: 'commit([usingChallenge(form), updating])', by: 'commit([updating])',
-    tests: [['shared/passkeys/passkeys', 'SQLite: of 50 concurrent submissions of one signature one succeeds']],
+    tests: [['shared/passkeys/passkeys', 'of 50 concurrent submissions of one signature one succeeds']],
   },
   {
     name: 'an equal counter is accepted', file: 'shared/passkeys/service.ts', in: 'isCounterStale',
@@ -41,11 +41,11 @@ export default [
   {
     name: 'removals do not exclude each other', file: 'shared/passkeys/service.ts', in: 'remove',
     replace: 'account.nextRevision,', by: '',
-    tests: [['shared/passkeys/explore', 'simultaneous removals, in every order and with a crash, leave one']],
+    tests: [['saas/login-providers/explore', 'simultaneous removals of a passkey and of providers leave a way']],
   },
   {
     name: 'a suspended user signs in', file: 'saas/auth/sign-in/passkey.ts', in: 'signIn',
     replace: 'await deps.rejectUnusable(user, source, mustBeVerified);', by: '',
-    tests: [['shared/passkeys/api', 'a suspended user is refused, and a deleted one leaves nothing behind']],
+    tests: [['saas/passkeys/passkeys', 'a suspended user is refused, and a deleted one leaves nothing behind']],
   },
 ];

@@ -4,8 +4,7 @@ import type { Store } from '../../../src/core/storage/collection.js';
 import { verifyAssertion, verifyCreation } from '../../../src/shared/passkeys/ceremony.js';
 import { createPasskeyService, type PasskeyService } from '../../../src/shared/passkeys/service.js';
 import { passkeyCollection, usedChallengeCollection } from '../../../src/shared/passkeys/store.js';
-import { onMongod } from '../../core/storage/mongod.js';
-import { addAccount, readAccountOf } from '../../kit/accounts.js';
+import { addAccount, notices, readAccountOf } from '../../kit/accounts.js';
 import { type Deviation, SoftwareAuthenticator } from '../../kit/authenticator.js';
 import { fakeClock } from '../../kit/clock.js';
 import { temporaryFolder } from '../../kit/tmp.js';
@@ -44,8 +43,9 @@ let forms = 0;
 const newForm = () => `form ${++forms}`;
 
 /** Services of several processes, and what they record. */
-async function processes(t: Test, uri: string) {
+async function processes(t: Test) {
   const events: string[] = [];
+  const uri = `sqlite:${temporaryFolder(t)}/passkeys.db`;
   const opened = await processesOn(t, uri, (store) => serviceOn(store, events));
   await addAccount(opened.store, ADA.id);
   return { ...opened, events };
@@ -66,62 +66,72 @@ function signIn(service: PasskeyService, authenticator: SoftwareAuthenticator, d
   return service.verify({ form, credential }, asItIs, FROM);
 }
 
-function forEngine(engine: string, fresh: (t: Test) => string): void {
-  t.test(`${engine}: of 50 concurrent submissions of one signature one succeeds`, async (t) => {
-    const { service, spread } = await processes(t, fresh(t));
-    for (const counter of [0, 7]) {
-      const authenticator = new SoftwareAuthenticator(ORIGIN, { counter });
-      t.ok(await add(service, authenticator));
-      const form = newForm();
-      const credential = authenticator.get(service.requestOptions(form));
-      const results = await spread(Array(50).fill({ form, credential }), (process, signed) =>
-        process.verify(signed, asItIs, FROM),
-      );
-      t.equal(results.filter((account) => account === ADA.id).length, 1);
-      t.equal(await signIn(service, authenticator), ADA.id, 'the next one succeeds');
-    }
-  });
-
-  t.test(`${engine}: of 50 concurrent submissions of one new passkey one adds it`, async (t) => {
-    const { service, spread } = await processes(t, fresh(t));
-    const authenticator = new SoftwareAuthenticator(ORIGIN);
-    const form = newForm();
-    const credential = authenticator.create((await service.creationOptions(ADA, form)) ?? '');
-    const created = { form, credential, name: 'Laptop' };
-    const results = await spread(Array(50).fill(created), (process, one) => process.add(ADA.id, one, FROM));
-    t.equal(results.filter(Boolean).length, 1);
-    t.equal(await service.remove(ADA.id, authenticator.name, FROM), 'removed');
-    t.notOk(await service.add(ADA.id, created, FROM), 'nor after its removal');
-    t.same(await service.list(ADA.id), []);
-  });
-
-  t.test(`${engine}: an account has at most twenty passkeys, however many are added at once`, async (t) => {
-    const { service, spread } = await processes(t, fresh(t));
-    const results = await spread(Array(50).fill(null), (process) =>
-      add(process, new SoftwareAuthenticator(ORIGIN)),
-    );
-    t.equal(results.filter(Boolean).length, 20);
-    t.equal((await service.list(ADA.id)).length, 20);
-    t.equal(await service.creationOptions(ADA, newForm()), null);
-    t.notOk(await add(service, new SoftwareAuthenticator(ORIGIN)));
-  });
-
-  t.test(`${engine}: of concurrent uses, the counter keeps the highest`, async (t) => {
-    const { service, spread } = await processes(t, fresh(t));
-    const authenticator = new SoftwareAuthenticator(ORIGIN, { counter: 1 });
+t.test('of 50 concurrent submissions of one signature one succeeds', async (t) => {
+  const { service, spread } = await processes(t);
+  for (const counter of [0, 7]) {
+    const authenticator = new SoftwareAuthenticator(ORIGIN, { counter });
     t.ok(await add(service, authenticator));
-    await spread(Array(20).fill(null), (process) => signIn(process, authenticator));
-    t.match(await service.list(ADA.id), [{ counter: authenticator.counter }]);
-  });
-}
+    const form = newForm();
+    const credential = authenticator.get(service.requestOptions(form));
+    const results = await spread(Array(50).fill({ form, credential }), (process, signed) =>
+      process.verify(signed, asItIs, FROM),
+    );
+    t.equal(results.filter((account) => account === ADA.id).length, 1);
+    t.equal(await signIn(service, authenticator), ADA.id, 'the next one succeeds');
+  }
+});
 
-forEngine('SQLite', (t) => `sqlite:${temporaryFolder(t)}/passkeys.db`);
-await onMongod((server) => forEngine('MongoDB', server.fresh));
+t.test('of 50 concurrent submissions of one new passkey one adds it', async (t) => {
+  const { store, service, spread } = await processes(t);
+  const authenticator = new SoftwareAuthenticator(ORIGIN);
+  const form = newForm();
+  const credential = authenticator.create((await service.creationOptions(ADA, form)) ?? '');
+  const created = { form, credential, name: 'Laptop' };
+  const results = await spread(Array(50).fill(created), (process, one) => process.add(ADA.id, one, FROM));
+  t.equal(results.filter(Boolean).length, 1);
+  t.same(await notices(store), ['added']);
+  t.equal(await service.remove(ADA.id, authenticator.name, FROM), 'removed');
+  t.notOk(await service.add(ADA.id, created, FROM), 'nor after its removal');
+  t.same(await service.list(ADA.id), []);
+});
 
-const memory = (t: Test) => processes(t, `sqlite:${temporaryFolder(t)}/passkeys.db`);
+t.test('an account has at most twenty passkeys, however many are added at once', async (t) => {
+  const { service, spread } = await processes(t);
+  const results = await spread(Array(50).fill(null), (process) =>
+    add(process, new SoftwareAuthenticator(ORIGIN)),
+  );
+  t.equal(results.filter(Boolean).length, 20);
+  t.equal((await service.list(ADA.id)).length, 20);
+  t.equal(await service.creationOptions(ADA, newForm()), null);
+  t.notOk(await add(service, new SoftwareAuthenticator(ORIGIN)));
+});
+
+t.test('of concurrent uses, the counter keeps the highest', async (t) => {
+  const { service, spread } = await processes(t);
+  const authenticator = new SoftwareAuthenticator(ORIGIN, { counter: 1 });
+  t.ok(await add(service, authenticator));
+  await spread(Array(20).fill(null), (process) => signIn(process, authenticator));
+  t.match(await service.list(ADA.id), [{ counter: authenticator.counter }]);
+});
+
+t.test('a passkey is not added to an account that changes after the request was admitted', async (t) => {
+  const { store, service } = await processes(t);
+  const form = newForm();
+  const authenticator = new SoftwareAuthenticator(ORIGIN);
+  const credential = authenticator.create((await service.creationOptions(ADA, form)) ?? '');
+  let isEnded = false;
+  const ensureAllowed = async () => {
+    if (isEnded) throw new Error('the session has ended');
+    isEnded = true;
+    await createCommit(store)([(await readAccountOf(store)(ADA.id))?.nextRevision]);
+  };
+  const added = service.add(ADA.id, { form, credential, name: 'Laptop' }, FROM, ensureAllowed);
+  await t.rejects(added, /the session has ended/);
+  t.same(await service.list(ADA.id), []);
+});
 
 t.test('a signature is valid for its origin, host, challenge, account and verified user only', async (t) => {
-  const { service } = await memory(t);
+  const { service } = await processes(t);
   const authenticator = new SoftwareAuthenticator(ORIGIN);
   t.ok(await add(service, authenticator));
   const deviations: Record<string, Deviation> = {
@@ -143,7 +153,7 @@ t.test('a signature is valid for its origin, host, challenge, account and verifi
 });
 
 t.test('a new passkey is accepted from its origin, host and verified user only', async (t) => {
-  const { service } = await memory(t);
+  const { service } = await processes(t);
   const deviations: Record<string, Deviation> = {
     'another origin': { origin: 'https://evil.test' },
     'another host': { rpId: 'evil.test' },
@@ -165,7 +175,7 @@ t.test('a new passkey is accepted from its origin, host and verified user only',
 });
 
 t.test('a signature of another key, a changed one and anything else that is none are refused', async (t) => {
-  const { service } = await memory(t);
+  const { service } = await processes(t);
   const authenticator = new SoftwareAuthenticator(ORIGIN);
   t.ok(await add(service, authenticator));
   const form = newForm();
@@ -199,7 +209,7 @@ t.test('a signature of another key, a changed one and anything else that is none
 });
 
 t.test('a counter that does not grow is refused and recorded, and stays as it was', async (t) => {
-  const { service, events } = await memory(t);
+  const { service, events } = await processes(t);
   const authenticator = new SoftwareAuthenticator(ORIGIN, { counter: 10 });
   t.ok(await add(service, authenticator));
   t.equal(await signIn(service, authenticator), ADA.id);
@@ -222,7 +232,7 @@ t.test('a counter that does not grow is refused and recorded, and stays as it wa
 });
 
 t.test('a synced passkey is used with a counter that stays or goes back', async (t) => {
-  const { service, events } = await memory(t);
+  const { service, events } = await processes(t);
   const authenticator = new SoftwareAuthenticator(ORIGIN, { counter: 10 });
   const synced = { backupEligible: true };
   t.ok(await add(service, authenticator, synced));
@@ -232,7 +242,7 @@ t.test('a synced passkey is used with a counter that stays or goes back', async 
 });
 
 t.test('a use updates whether the passkey is backed up, and when it was used', async (t) => {
-  const { service } = await memory(t);
+  const { service } = await processes(t);
   const authenticator = new SoftwareAuthenticator(ORIGIN);
   t.ok(await add(service, authenticator, { backedUp: false }));
   t.match(await service.list(ADA.id), [{ backupEligible: true, backedUp: false, lastUsedAt: undefined }]);
@@ -242,7 +252,7 @@ t.test('a use updates whether the passkey is backed up, and when it was used', a
 });
 
 t.test('the passkey of another account cannot be renamed or removed', async (t) => {
-  const { service, events } = await memory(t);
+  const { service, events } = await processes(t);
   const authenticator = new SoftwareAuthenticator(ORIGIN);
   t.ok(await add(service, authenticator));
   t.notOk(await service.rename('pr_other', authenticator.name, 'Mine', FROM));

@@ -10,7 +10,7 @@ import { codeAt, FACTOR_KEY } from '../../kit/factors.js';
 import { countedRandom } from '../../kit/random.js';
 import { sentence } from '../../kit/sentences.js';
 import { temporaryFolder } from '../../kit/tmp.js';
-import { type MailedApp, mailedApp, RESET, VERIFY } from '../../saas/auth/kit.js';
+import { type MailedApp, mailedApp, RESET, VERIFY } from '../auth/kit.js';
 
 /** Passkeys of users over the JSON API, with an authenticator in software. */
 
@@ -380,6 +380,29 @@ t.test(
     };
     t.equal(errorOf(await move(false)), 'INVALID_PASSKEY');
     t.equal((await move(true)).status, 200);
+  },
+);
+
+t.test(
+  'a sign-in with a passkey during which the owner takes the account over gives no access',
+  async (t) => {
+    let takeOver: (() => Promise<unknown>) | undefined;
+    const hooks = {
+      /** Runs after the account was read, and before the session is stored. */
+      async accessTokenClaims() {
+        const run = takeOver;
+        takeOver = undefined;
+        await run?.();
+        return {};
+      },
+    };
+    const { app, authenticator } = await hijacked(t, { hooks });
+    const link = await linkFor(app, '/auth/forgot-password', RESET);
+    takeOver = () => app.post('/auth/reset-password', { token: link, password: PASSWORD });
+    const { body } = await signIn(app, authenticator);
+    t.equal(takeOver, undefined, 'taken over meanwhile');
+    t.equal((await app.request('GET', '/api/auth/me', { token: body.data?.accessToken })).status, 401);
+    t.equal(errorOf(await signIn(app, authenticator)), 'INVALID_PASSKEY');
   },
 );
 

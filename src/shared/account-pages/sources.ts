@@ -1,4 +1,6 @@
 import type { RequestSource } from '../../core/http/routes.js';
+import type { FactorService } from '../factors/service.js';
+import type { PasskeyService } from '../passkeys/service.js';
 
 /** What people do with their own accounts. Other domains provide it; the product passes it on. */
 
@@ -44,12 +46,11 @@ export interface AccountSources {
     keepsSession: boolean;
     rename(person: Person, name: string, source: RequestSource): Promise<void>;
     /**
-     * In one step, after which nothing issued to the person is valid; `false` if the password is wrong or was changed in the
-     * meantime.
+     * In one step, after which nothing issued to the person is valid; `true` also if another request has deleted the account.
+     * `false` if the password is wrong or was changed in the meantime.
      * @throws RATE_LIMITED, OVERLOADED
      */
     delete(person: Person, password: string, source: RequestSource): Promise<boolean>;
-    isDeleted(sub: string): Promise<boolean>;
     /** Whether the user name of a deleted person is never given to another one, and applications lose their access. */
     reservesHandles: boolean;
   };
@@ -61,12 +62,10 @@ export interface AccountSources {
   };
   /** Absent in a product without applications. */
   applications?: {
-    list(
-      sub: string,
-    ): Promise<{ clientId: string; scopes: string[]; resources: ResourceAccess[]; updatedAt: number }[]>;
+    /** The latest first. */
+    list(sub: string): Promise<Application[]>;
     /** Revokes the access of an application, which has to ask for it again. */
     disconnect(person: Person, clientId: string, source: RequestSource): Promise<void>;
-    find(clientId: string): Promise<{ name: string; redirectUris: readonly string[] } | null>;
   };
   /** Absent in a product without agents that act for people. */
   delegations?: {
@@ -79,8 +78,6 @@ export interface AccountSources {
   factors: SecondFactors | undefined;
   /** Absent if they are not configured. */
   passkeys: Passkeys | undefined;
-  /** Removes what is stored about a deleted person elsewhere. */
-  forget(sub: string): Promise<void>;
 }
 
 /** The mailed links with which people confirm their addresses. */
@@ -94,59 +91,23 @@ export interface AddressVerification {
   sendAgain(sub: string, source: RequestSource): Promise<boolean>;
 }
 
-/** What an authenticator app needs. */
-export interface Enrolment {
-  secret: string;
-  uri: string;
-  /** An SVG image of the address. */
-  qr: string;
-}
-
-/** The second factors of people. `account` is the ID of the person, `label` the user name. */
-export interface SecondFactors {
+/** The second factors of people. */
+export interface SecondFactors
+  extends Pick<
+    FactorService,
+    'stateOf' | 'begin' | 'pending' | 'confirm' | 'verify' | 'renewRecoveryCodes' | 'remove'
+  > {
   /** By when a person without one must have one, in Unix milliseconds; null if it is not required. */
   requiredFrom(person: Person & { operatorSince?: number }): Promise<number | null>;
-  stateOf(account: string): Promise<{ since: number; recoveryCodesLeft: number } | null>;
-  begin(account: string, label: string): Promise<Enrolment>;
-  /** What was begun and not confirmed yet. */
-  pending(account: string, label: string): Promise<Enrolment | null>;
-  /** The recovery codes; null for a wrong code. @throws FACTOR_CHANGED, RATE_LIMITED */
-  confirm(account: string, code: string, form: string, source: RequestSource): Promise<string[] | null>;
-  /** Null for a wrong code. @throws RATE_LIMITED */
-  verify(account: string, code: string, source: RequestSource): Promise<string | null>;
-  /** @throws FACTOR_CHANGED */
-  renewRecoveryCodes(account: string, form: string, source: RequestSource): Promise<string[]>;
-  remove(account: string, source: RequestSource): Promise<boolean>;
 }
 
-/** A passkey as its owner sees it. */
-export interface Passkey {
-  id: string;
-  name: string;
-  /** Whether it is synchronized to other devices. */
-  backedUp: boolean;
-  createdAt: number;
-  lastUsedAt?: number;
-}
-
-/** The passkeys of people. `account` is the ID of the person, `form` the token of the form with the challenge. */
-export interface Passkeys {
+/** The passkeys of people. */
+export interface Passkeys
+  extends Pick<PasskeyService, 'list' | 'creationOptions' | 'add' | 'rename' | 'remove'> {
   /** The script of the pages that use them. */
   script: string;
-  list(account: string): Promise<Passkey[]>;
   /** Whether the person may add one: not before the address is confirmed, where a stranger may have registered it. */
   isOpenTo?(person: Person): boolean;
-  /** For the browser, as JSON; null if the person has as many as possible. */
-  creationOptions(person: Person, form: string): Promise<string | null>;
-  /** Null for an invalid or repeated response of the browser. */
-  add(
-    account: string,
-    created: { form: string; credential: string; name: string },
-    source: RequestSource,
-  ): Promise<Passkey | null>;
-  rename(account: string, id: string, name: string, source: RequestSource): Promise<boolean>;
-  /** `last` if the passkey stays, because it is the last way to sign in. */
-  remove(account: string, id: string, source: RequestSource): Promise<string>;
 }
 
 /** An application with access to the data of a person. */
@@ -179,40 +140,3 @@ export interface ResourceAccess {
   /** What the application may do there. */
   permits: readonly string[];
 }
-
-export type AccountService = ReturnType<typeof createAccountService>;
-
-export function createAccountService({ people, applications, forget }: AccountSources) {
-  return {
-    /** The latest first; absent in a product without applications. */
-    async applications({ id }: Person): Promise<Application[] | undefined> {
-      if (!applications) return undefined;
-      const connections = await applications.list(id);
-      const found = await Promise.all(
-        connections.map(async ({ clientId, scopes, resources, updatedAt: since }) => {
-          const client = await applications.find(clientId);
-          const [address = ''] = client?.redirectUris ?? [];
-          return (
-            client && { clientId, name: client.name || hostOf(address) || clientId, scopes, resources, since }
-          );
-        }),
-      );
-      return found.filter((application) => application !== null).sort((a, b) => b.since - a.since);
-    },
-
-    /**
-     * Deletes the account. `false` if the password is wrong or was changed in the meantime; `true` also if another request has
-     * deleted it.
-     * @throws RATE_LIMITED, OVERLOADED
-     */
-    async delete(person: Person, password: string, source: RequestSource): Promise<boolean> {
-      // On a double click, the browser shows the response to the second form, whose account is already deleted.
-      if (!(await people.delete(person, password, source))) return people.isDeleted(person.id);
-      // Nothing of it is valid any more. After a crash, jobs remove sessions and consents.
-      await forget(person.id);
-      return true;
-    },
-  };
-}
-
-const hostOf = (address: string): string => (URL.canParse(address) && new URL(address).host) || address;

@@ -4,39 +4,36 @@ import type { Messages } from '../../core/http/messages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Acknowledgement, ok } from '../../core/http/schemas.js';
 import { rejectUnknownFields } from '../../core/http/unknown-fields.js';
-import type { PasskeyFlows } from './flows.js';
 import {
   AddBody,
   BegunAnswer,
   BODY_LIMIT,
   PasskeyAnswer,
+  PasskeySignInBody,
+  PasskeySignUpBody,
   PasskeysAnswer,
   RemovalBody,
   RenameBody,
-  SignInBody,
   SignUpBeginBody,
-  SignUpBody,
 } from './schemas.js';
+import type { PasskeyFlows } from './service.js';
 
-export interface PasskeyPluginOptions<S> {
-  flows: PasskeyFlows<S>;
+export interface PasskeyPluginOptions {
+  flows: PasskeyFlows;
   /** The schema of the response to a sign-in. */
   signInResponse: TSchema;
   messages: Pick<Messages, 'negotiate'>;
 }
 
 /** Sign-in, sign-up and the passkeys of an account, for pages of the application. */
-export async function passkeyPlugin<S>(
-  fastify: FastifyTypebox,
-  options: PasskeyPluginOptions<S>,
-): Promise<void> {
+export async function passkeyPlugin(fastify: FastifyTypebox, options: PasskeyPluginOptions): Promise<void> {
   await signInRoutes(fastify, options);
   await accountRoutes(fastify, options);
 }
 
-async function signInRoutes<S>(
+async function signInRoutes(
   fastify: FastifyTypebox,
-  { flows, signInResponse, messages }: PasskeyPluginOptions<S>,
+  { flows, signInResponse, messages }: PasskeyPluginOptions,
 ): Promise<void> {
   const route = { config: access('public'), bodyLimit: BODY_LIMIT };
 
@@ -46,7 +43,7 @@ async function signInRoutes<S>(
 
   fastify.post(
     '/auth/passkey',
-    { ...route, schema: { body: SignInBody, response: { 200: signInResponse } } },
+    { ...route, schema: { body: PasskeySignInBody, response: { 200: signInResponse } } },
     async (request) => ok(await flows.signIn(request.body, requestSource(request))),
   );
 
@@ -62,7 +59,10 @@ async function signInRoutes<S>(
 
   fastify.post(
     '/auth/register/passkey',
-    { ...route, schema: { body: SignUpBody, response: { 201: signInResponse, 202: Acknowledgement } } },
+    {
+      ...route,
+      schema: { body: PasskeySignUpBody, response: { 201: signInResponse, 202: Acknowledgement } },
+    },
     async (request, reply) => {
       const signedIn = await flows.signUp(request.body, messages.negotiate(request), requestSource(request));
       if (signedIn) return reply.code(201).send(ok(signedIn));
@@ -72,7 +72,7 @@ async function signInRoutes<S>(
   );
 }
 
-async function accountRoutes<S>(fastify: FastifyTypebox, { flows }: PasskeyPluginOptions<S>): Promise<void> {
+async function accountRoutes(fastify: FastifyTypebox, { flows }: PasskeyPluginOptions): Promise<void> {
   const recently = { config: access('recent-user'), bodyLimit: BODY_LIMIT };
 
   fastify.get(

@@ -1,40 +1,14 @@
+import type { Identity } from '../../core/http/identity.js';
 import type { RequestSource } from '../../core/http/routes.js';
-import { type Session, toTimestamp, toTimestampOrNull, type User } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { Sealed } from '../../core/kernel/sealed.js';
-import type { CommitPart } from '../../core/ops/commit.js';
 import { UniqueViolation } from '../../core/storage/collection.js';
+import type { PasskeyService } from '../../shared/passkeys/service.js';
+import type { PasskeyDocument } from '../../shared/passkeys/store.js';
+import type { AuthService } from '../auth/service.js';
+import type { SignedIn } from '../auth/sign-in/sign-in.js';
 import { passkeyErrors } from './errors.js';
 import type { PasskeyView } from './schemas.js';
-import type { PasskeyService } from './service.js';
-import type { PasskeyDocument } from './store.js';
-
-/** The signed-in user of a request, and the session. */
-export interface Holder {
-  user: User;
-  session: Session;
-}
-
-/** What the accounts of users do for passkeys. `U` is the document of a user, `S` the response to a sign-in. */
-export interface PasskeyAccounts<U, S> {
-  find(userId: string): Promise<U | null>;
-  /** @throws ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_TOKEN */
-  signIn(user: U, verificationToken: string | undefined, source: RequestSource): Promise<S>;
-  /**
-   * Creates an account without a password, in one commit with its passkey; `null` if the address must be verified first.
-   * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, RATE_LIMITED; UniqueViolation for the passkey
-   */
-  register(
-    given: { id: string; email: string; name?: string | undefined; locale: string | undefined },
-    passkey: readonly CommitPart[],
-    source: RequestSource,
-  ): Promise<S | null>;
-  newId(): string;
-  /** @throws UNAUTHENTICATED if the session has ended since the request was authenticated */
-  ensureCurrent(identity: Holder): Promise<void>;
-  /** @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED */
-  proveOwner(identity: Holder, password: string | undefined, source: RequestSource): Promise<void>;
-}
 
 /** What a ceremony was begun for. */
 export type Ceremony =
@@ -54,18 +28,18 @@ export interface CeremonyResponse {
   credential: object;
 }
 
-/** Passkeys over a JSON API. The token of a ceremony is its form: the challenge is derived from it. */
-export type PasskeyFlows<S> = ReturnType<typeof createPasskeyFlows<unknown, S>>;
+/** Passkeys over the JSON API. The token of a ceremony is its form: the challenge is derived from it. */
+export type PasskeyFlows = ReturnType<typeof createPasskeyFlows>;
 
-export function createPasskeyFlows<U, S>({
-  service,
-  accounts,
-  ceremonies,
-}: {
+export interface PasskeyFlowsDependencies {
   service: PasskeyService;
-  accounts: PasskeyAccounts<U, S>;
+  accounts: AuthService['passkey'] & Pick<AuthService, 'proveOwner'>;
   ceremonies: Sealed<Ceremony>;
-}) {
+  viewOf(passkey: PasskeyDocument): PasskeyView;
+}
+
+export function createPasskeyFlows(deps: PasskeyFlowsDependencies) {
+  const { service, accounts, ceremonies, viewOf } = deps;
   /** @throws PASSKEY_EXPIRED */
   const open = <K extends Ceremony['kind']>(kind: K, form: string): Extract<Ceremony, { kind: K }> => {
     const ceremony = ceremonies.open(form);
@@ -79,7 +53,7 @@ export function createPasskeyFlows<U, S>({
   });
 
   /** With the address of someone else, a passkey would outlast its owner's reset of the password. */
-  const requireVerified = ({ user }: Holder): void => {
+  const requireVerified = ({ user }: Identity): void => {
     if (!user.emailVerified) throw passkeyErrors.EMAIL_NOT_VERIFIED();
   };
 
@@ -89,11 +63,11 @@ export function createPasskeyFlows<U, S>({
       return begun(form, service.requestOptions(form));
     },
 
-    /** @throws PASSKEY_EXPIRED, INVALID_PASSKEY, and those of `PasskeyAccounts.signIn` */
+    /** @throws PASSKEY_EXPIRED, INVALID_PASSKEY, and those of `AuthService.passkey.signIn` */
     async signIn(
       { ceremony: form, credential, verificationToken }: CeremonyResponse & { verificationToken?: string },
       source: RequestSource,
-    ): Promise<S> {
+    ): Promise<SignedIn> {
       open('sign-in', form);
       const signed = { form, credential: JSON.stringify(credential) };
       const user = await service.verify(signed, accounts.find, source);
@@ -111,12 +85,12 @@ export function createPasskeyFlows<U, S>({
       );
     },
 
-    /** @throws PASSKEY_EXPIRED, PASSKEY_REJECTED, and those of `PasskeyAccounts.register` */
+    /** @throws PASSKEY_EXPIRED, PASSKEY_REJECTED, and those of `AuthService.passkey.register` */
     async signUp(
       { ceremony: form, credential }: CeremonyResponse,
       locale: string | undefined,
       source: RequestSource,
-    ): Promise<S | null> {
+    ): Promise<SignedIn | null> {
       const { account, email, name } = open('sign-up', form);
       const created = { form, credential: JSON.stringify(credential), name: nameOf(source) };
       const passkey = await service.first(account, created, source);
@@ -130,7 +104,7 @@ export function createPasskeyFlows<U, S>({
     list: async (userId: string): Promise<PasskeyView[]> => (await service.list(userId)).map(viewOf),
 
     /** @throws EMAIL_NOT_VERIFIED, TOO_MANY_PASSKEYS */
-    async beginAdding(identity: Holder): Promise<PasskeyCeremony> {
+    async beginAdding(identity: Identity): Promise<PasskeyCeremony> {
       requireVerified(identity);
       const { id, email, name } = identity.user;
       const form = ceremonies.seal({ kind: 'add', account: id });
@@ -141,7 +115,7 @@ export function createPasskeyFlows<U, S>({
 
     /** @throws EMAIL_NOT_VERIFIED, PASSKEY_EXPIRED, PASSKEY_REJECTED */
     async add(
-      identity: Holder,
+      identity: Identity,
       { ceremony: form, credential, name }: CeremonyResponse & { name?: string },
       source: RequestSource,
     ): Promise<PasskeyView> {
@@ -160,9 +134,9 @@ export function createPasskeyFlows<U, S>({
       if (!(await service.rename(userId, id, name, source))) throw httpErrors.NOT_FOUND();
     },
 
-    /** @throws NOT_FOUND, LAST_LOGIN_METHOD, and those of `PasskeyAccounts.proveOwner` */
+    /** @throws NOT_FOUND, LAST_LOGIN_METHOD, and those of `AuthService.proveOwner` */
     async remove(
-      identity: Holder,
+      identity: Identity,
       { id, password }: { id: string; password?: string },
       source: RequestSource,
     ): Promise<void> {
@@ -178,11 +152,3 @@ export function createPasskeyFlows<U, S>({
 /** What users recognize a passkey by unless they name it. */
 const nameOf = ({ browser, system }: RequestSource): string =>
   [browser?.(), system?.()].filter((part) => part !== undefined).join(', ') || 'Passkey';
-
-export const viewOf = ({ id, name, backedUp, createdAt, lastUsedAt }: PasskeyDocument): PasskeyView => ({
-  id,
-  name,
-  backedUp,
-  createdAt: toTimestamp(createdAt),
-  lastUsedAt: toTimestampOrNull(lastUsedAt),
-});
