@@ -29,7 +29,13 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
   const below = () => new URL(publicUrl()).pathname.replace(/\/$/, '');
   const path = () => below() + accountAddress;
   const script = passkeys?.readScript() ?? '';
-  const identities = createIdentities();
+  /** The users and sessions of admitted requests. */
+  const identities = new WeakMap<Person | FastifyRequest, Identity>();
+  const identityOf = (key: Person | FastifyRequest): Identity => {
+    const identity = identities.get(key);
+    if (!identity) throw new Error('No guard of the account pages has admitted the request.');
+    return identity;
+  };
 
   const userPages = createUserPagesModule(context, {
     accounts: auth.service,
@@ -42,7 +48,7 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
     refreshTtl: values.refreshTokenTtl,
     origins,
     secrets,
-    identityOf: identities.of,
+    identityOf,
     pages,
     messages,
     path,
@@ -65,7 +71,7 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
     furtherPages: userPages.paths,
     handleLabel: message('user-address.label'),
     sections: userPages.sections,
-    sources: sourcesOf(modules, identities.of, script),
+    sources: sourcesOf(modules, identityOf, script),
     signIn: signInOf(userPages, { identities, pages, path, secret: values.jwtRefreshSecret }),
   });
 
@@ -78,23 +84,9 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
   };
 }
 
-/** The users and sessions of admitted requests. */
-function createIdentities() {
-  const identities = new WeakMap<object, Identity>();
-  return {
-    add: (identity: Identity, ...keys: (Person | FastifyRequest)[]): void => {
-      for (const key of keys) identities.set(key, identity);
-    },
-    of(key: Person | FastifyRequest): Identity {
-      const identity = identities.get(key);
-      if (!identity) throw new Error('No guard of the account pages has admitted the request.');
-      return identity;
-    },
-  };
-}
-
 interface SignInOptions {
-  identities: ReturnType<typeof createIdentities>;
+  /** Gets the user and session of an admitted request. */
+  identities: WeakMap<Person | FastifyRequest, Identity>;
   pages: Pages;
   path(): string;
   /** Binds the tokens of forms to a session, whose ID is not secret. */
@@ -119,7 +111,7 @@ function signInOf(
         kind: 'human' as const,
         ...(!hasPassword && { passkeyOnly: true as const }),
       };
-      identities.add(identity, principal, request);
+      for (const key of [principal, request]) identities.set(key, identity);
       return {
         principal,
         session: { id: session.id, authTime: Date.parse(session.authenticatedAt) },

@@ -40,7 +40,7 @@ export type ConnectGuard = (
 ) => void;
 
 /** Guards for applications that do not use Fastify. The first call starts the backend if necessary. */
-export interface ConnectGuards {
+export interface ConnectGuards extends Pick<SaasDecorator, 'entitles' | 'hasFeature' | 'limits'> {
   /** Sets `request.saas` to the signed-in user and session, or responds with 401. */
   readonly requireUser: ConnectGuard;
   /**
@@ -70,12 +70,6 @@ export interface ConnectGuards {
    * @throws AppError with `statusCode`, `code` and `headers`: UNAUTHENTICATED, TOKEN_EXPIRED, NOT_READY
    */
   readonly authenticate: SaasDecorator['authenticate'];
-  /** The same as `fastify.saas.entitles`. */
-  readonly entitles: SaasDecorator['entitles'];
-  /** The same as `fastify.saas.hasFeature`. */
-  readonly hasFeature: SaasDecorator['hasFeature'];
-  /** The same as `fastify.saas.limits`. */
-  readonly limits: SaasDecorator['limits'];
 }
 
 export interface ConnectGuardDependencies {

@@ -1,4 +1,8 @@
-import { type ConfigurationWarning, collectProblems } from '../core/config/configuration-error.js';
+import {
+  applicableWarnings,
+  type ConfigurationWarning,
+  collectProblems,
+} from '../core/config/configuration-error.js';
 import type { Resolved } from '../core/config/options.js';
 import { systemClock } from '../core/kernel/clock.js';
 import { systemRandom } from '../core/kernel/secrets.js';
@@ -53,12 +57,15 @@ export async function examineSaas(): Promise<Finding[]> {
   const mails = await examineMailServer(values, '');
   if (!storeOpens) return [...findings, ...mails];
   const { databaseUri } = values;
-  return [
-    ...findings,
-    ...mails,
+  const warnings = [
     ...(await examineForeignHashes(databaseUri)),
     ...(await examineUsage(databaseUri)),
     ...(await examineProfiles(databaseUri)),
+  ];
+  return [
+    ...findings,
+    ...mails,
+    ...applicableWarnings(warnings).map((advice): Finding => ({ level: 'warning', ...advice })),
     ...(agents ? await examineIssuer(agents) : []),
   ];
 }
@@ -121,75 +128,70 @@ function warningsOf(
 }
 
 /** Counts the accounts with a password hash of another system; the store is known to open. */
-async function examineForeignHashes(databaseUri: string): Promise<Finding[]> {
+async function examineForeignHashes(databaseUri: string): Promise<ConfigurationWarning[]> {
   const passwords = createPasswords(systemRandom);
   const counts = await readCollection(databaseUri, 'users', (users: Pick<Users, 'page'>) =>
     countForeignHashes(users, passwords),
   );
-  if (counts === null || counts.size === 0) return [];
-  const families = [...counts]
+  const families = [...(counts ?? [])]
     .sort(([a], [b]) => a.localeCompare(b))
     .map(([family, count]) => `${family}: ${count}`);
   return [
-    {
-      level: 'warning',
-      about: 'imported passwords',
-      message: `still have imported hashes (${families.join('; ')}); until they are replaced, every failed login takes as long as all of these algorithms together`,
-      remedy:
-        'A login replaces the hash. Ask owners who have not signed in since the import to do so, or to choose a new password.',
-    },
+    [
+      families.length > 0,
+      'imported passwords',
+      `still have imported hashes (${families.join('; ')}); until they are replaced, every failed login takes as long as all of these algorithms together`,
+      'A login replaces the hash. Ask owners who have not signed in since the import to do so, or to choose a new password.',
+    ],
   ];
 }
 
 /** Usage reports that do not reach the payment provider. */
-async function examineUsage(databaseUri: string): Promise<Finding[]> {
+async function examineUsage(databaseUri: string): Promise<ConfigurationWarning[]> {
   const backlog = await readCollection(
     databaseUri,
     USAGE_COLLECTION,
     (reports: Pick<UsageReports, 'count'>) => countUsageBacklog(reports, systemClock.now()),
     USAGE_FIELDS,
   );
-  if (backlog === null) return [];
-  const { failed, refused, overdue } = backlog;
+  const { failed, refused, overdue } = backlog ?? { failed: 0, refused: 0, overdue: 0 };
   return [
-    ...usageFinding(
-      failed,
-      'failed in the last 90 days and will not be sent',
+    [
+      failed > 0,
+      'usage reports',
+      `failed in the last 90 days and will not be sent: ${failed}`,
       'Find the reason in the log or in the usage.failed events, and charge the usage by hand if it is missing at the provider.',
-    ),
-    ...usageFinding(
-      refused,
-      'sent more than a day ago and not accepted by the payment provider',
+    ],
+    [
+      refused > 0,
+      'usage reports',
+      `sent more than a day ago and not accepted by the payment provider: ${refused}`,
       'Find the reason in the log: usually the meter does not exist. Reports fail after 35 days.',
-    ),
-    ...usageFinding(
-      overdue,
-      'overdue by more than an hour',
+    ],
+    [
+      overdue > 0,
+      'usage reports',
+      `overdue by more than an hour: ${overdue}`,
       'Start a server with PAYMENT_SECRET_KEY. If one is running, its log tells why the provider is not available.',
-    ),
+    ],
   ];
 }
 
-const usageFinding = (count: number, state: string, remedy: string): Finding[] =>
-  count === 0 ? [] : [{ level: 'warning', about: 'usage reports', message: `${state}: ${count}`, remedy }];
-
 /** Customers whose address or name the payment provider rejects. */
-async function examineProfiles(databaseUri: string): Promise<Finding[]> {
+async function examineProfiles(databaseUri: string): Promise<ConfigurationWarning[]> {
   const count = await readCollection(
     databaseUri,
     CUSTOMER_COLLECTION,
     (customers: Pick<Customers, 'count'>) => countRejectedProfiles(customers),
     CUSTOMER_FIELDS,
   );
-  if (count === null || count === 0) return [];
   return [
-    {
-      level: 'warning',
-      about: 'customer profiles',
-      message: `have an address or a name that the payment provider rejects: ${count}`,
-      remedy:
-        'Find the users and the reason in the log. The next change of the address or the name is sent again.',
-    },
+    [
+      (count ?? 0) > 0,
+      'customer profiles',
+      `have an address or a name that the payment provider rejects: ${count}`,
+      'Find the users and the reason in the log. The next change of the address or the name is sent again.',
+    ],
   ];
 }
 
@@ -197,12 +199,9 @@ const ISSUER_TIMEOUT_MS = 5000;
 
 /** Whether the identity provider of agents answers, and issues tokens that this server accepts. */
 async function examineIssuer({ issuer, resource }: { issuer: string; resource: string }): Promise<Finding[]> {
-  const finding = (level: Finding['level'], about: string, message: string, remedy: string): Finding => ({
-    level,
-    about,
-    message,
-    remedy,
-  });
+  const findings: Finding[] = [];
+  const add = (level: Finding['level'], about: string, message: string, remedy: string) =>
+    findings.push({ level, about, message, remedy });
   const address = `${issuer}/.well-known/openid-configuration`;
   let metadata: Record<string, unknown>;
   try {
@@ -213,28 +212,26 @@ async function examineIssuer({ issuer, resource }: { issuer: string; resource: s
     metadata = Object(await response.json());
   } catch {
     const remedy = `Open ${address}. Until it answers, agents are refused; people are not affected.`;
-    return [finding('warning', 'AGENT_ISSUER', 'does not answer with its metadata', remedy)];
+    add('warning', 'AGENT_ISSUER', 'does not answer with its metadata', remedy);
+    return findings;
   }
-  const findings: Finding[] = [];
   if (metadata['issuer'] !== issuer) {
     const remedy = 'Set AGENT_ISSUER to the issuer exactly as its metadata name it.';
-    findings.push(finding('problem', 'AGENT_ISSUER', 'answers for another issuer', remedy));
+    add('problem', 'AGENT_ISSUER', 'answers for another issuer', remedy);
   }
   const algorithms = [metadata['id_token_signing_alg_values_supported']].flat();
   if (!algorithms.some((name) => name === 'EdDSA' || name === 'Ed25519')) {
     const remedy = 'Access tokens of agents must be signed with EdDSA (docs/eddsa.md).';
-    findings.push(finding('problem', 'AGENT_ISSUER', 'does not sign with EdDSA', remedy));
+    add('problem', 'AGENT_ISSUER', 'does not sign with EdDSA', remedy);
   }
   const registered = metadata['protected_resources'];
   if (Array.isArray(registered) && !registered.includes(resource)) {
     const remedy = `Register it there: idp resource add ${resource}`;
-    findings.push(
-      finding('problem', 'AGENT_RESOURCE', 'is not among the APIs that the identity provider names', remedy),
-    );
+    add('problem', 'AGENT_RESOURCE', 'is not among the APIs that the identity provider names', remedy);
   }
   if (metadata['revocation_list_uri'] === undefined) {
     const remedy = 'Register the API there; otherwise, revoked tokens are accepted until they expire.';
-    findings.push(finding('warning', 'AGENT_ISSUER', 'has no list of revoked access tokens', remedy));
+    add('warning', 'AGENT_ISSUER', 'has no list of revoked access tokens', remedy);
   }
   if (findings.length > 0) return findings;
   return [{ level: 'ok', about: 'AGENT_ISSUER', message: 'answers, and its metadata fit' }];

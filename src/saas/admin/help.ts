@@ -1,8 +1,7 @@
 import { type Static, Type } from 'typebox';
-import { access, type FastifyTypebox } from '../../core/http/routes.js';
-import { Envelope, ok } from '../../core/http/schemas.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { type Console, rootOf } from '../../shared/console-kit/console.js';
-import { detailRows } from '../../shared/console-kit/details.js';
+import { detailRows, registerDetail } from '../../shared/console-kit/details.js';
 import { tableOf } from '../../shared/console-kit/lists.js';
 
 /** What runs, what is configured, and where the operator finds more. Contains no secret. */
@@ -30,11 +29,12 @@ export async function helpPlugin(
   fastify: FastifyTypebox,
   { console, installation }: { console: Console; installation: Installation },
 ): Promise<void> {
-  const { version, node, environment, store, parts, commands } = installation;
-
-  fastify.get('/help', { config: console.config }, async (request, reply) => {
-    const root = rootOf(request);
-    const view = {
+  registerDetail(fastify, console, {
+    path: 'help',
+    section: 'help',
+    item: Installation,
+    find: async () => installation,
+    view: ({ version, node, environment, store, parts, commands }, request) => ({
       title: 'Help',
       facts: detailRows([
         { label: 'Version', text: `saas-backend ${version}` },
@@ -64,7 +64,7 @@ export async function helpPlugin(
               { label: 'Documentation', text: ({ documentation }) => documentation, kind: 'code' },
             ],
             parts,
-            root,
+            rootOf(request),
           ),
         },
         {
@@ -78,17 +78,10 @@ export async function helpPlugin(
               { label: 'Purpose', text: ({ purpose }) => purpose },
             ],
             commands,
-            root,
+            rootOf(request),
           ),
         },
       ],
-    };
-    return console.send(request, reply, { template: 'console-detail', section: 'help', view });
+    }),
   });
-
-  fastify.get(
-    `${console.api}/help`,
-    { config: access(console.access), schema: { response: { 200: Envelope(Installation) } } },
-    async () => ok(installation),
-  );
 }

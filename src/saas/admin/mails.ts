@@ -1,10 +1,10 @@
 import { type TSchema, Type } from 'typebox';
-import { access, type FastifyTypebox } from '../../core/http/routes.js';
-import { Email, Envelope, ok } from '../../core/http/schemas.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
+import { Email } from '../../core/http/schemas.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
-import { type Console, Done, Parameters } from '../../shared/console-kit/console.js';
-import { detailRows } from '../../shared/console-kit/details.js';
+import { type Console, Parameters } from '../../shared/console-kit/console.js';
+import { detailRows, registerDetail } from '../../shared/console-kit/details.js';
 import { registerList } from '../../shared/console-kit/lists.js';
 import { meaningOf, outboxList } from '../../shared/console-kit/outbox.js';
 import type { MailAdministration } from '../../shared/email/administration.js';
@@ -24,6 +24,13 @@ const PREVIEW_HEADERS = {
 
 const TestMail = Type.Object({ to: Email });
 
+const Template = Type.Object({
+  name: Type.String(),
+  subject: Type.String(),
+  text: Type.String(),
+  html: Type.String(),
+});
+
 export interface MailsPluginOptions {
   console: Console;
   mails: MailsSource;
@@ -36,9 +43,6 @@ export async function mailsPlugin(
   fastify: FastifyTypebox,
   { console, mails, resolveUser, clock }: MailsPluginOptions,
 ): Promise<void> {
-  const { config } = console;
-  const withNotice = { params: Parameters, querystring: Type.Object({ done: Done }) };
-
   registerList(fastify, console, {
     ...outboxList({ list: mails.list, resolveUser, mailHref: ({ id }) => `mails/${id}`, clock }),
     links: [{ path: 'mails/templates', label: 'Templates and test e-mails' }],
@@ -49,19 +53,21 @@ export async function mailsPlugin(
 
   registerTemplates(fastify, console, mails);
 
-  fastify.get('/mails/:id', { config, schema: withNotice }, async (request, reply) => {
-    const mail = await mails.find(request.params['id'] ?? '');
-    const { id, userId, status } = mail;
-    const view = {
+  registerDetail(fastify, console, {
+    path: 'mails/:id',
+    section: 'mails',
+    item: mails.schema,
+    find: ({ id = '' }) => mails.find(id),
+    view: ({ id, userId, status, ...mail }) => ({
       title: `E-mail ${mail.template}`,
       facts: detailRows([
         { label: 'Status', text: `${status}. ${meaningOf(status)}` },
         { label: 'To', text: mail.to },
         { label: 'Attempts', text: String(mail.attempts) },
-        ...(mail.reason === null ? [] : [{ label: 'Reason', text: mail.reason }]),
+        { label: 'Reason', text: mail.reason },
         { label: 'Created', time: mail.createdAt },
-        ...(mail.dueAt === null ? [] : [{ label: 'Next attempt', time: mail.dueAt }]),
-        ...(mail.endedAt === null ? [] : [{ label: 'Completed', time: mail.endedAt }]),
+        { label: 'Next attempt', time: mail.dueAt },
+        { label: 'Completed', time: mail.endedAt },
         { label: 'Not sent after', time: mail.expiresAt },
         { label: 'ID', text: id, isCode: true },
       ]),
@@ -71,18 +77,8 @@ export async function mailsPlugin(
         ...(userId === null ? [] : [{ href: `../users/${userId}`, label: 'Show the user' }]),
       ],
       tables: [],
-    };
-    return console.send(request, reply, { template: 'console-detail', section: 'mails', view });
+    }),
   });
-
-  fastify.get(
-    `${console.api}/mails/:id`,
-    {
-      config: access(console.access),
-      schema: { params: Parameters, response: { 200: Envelope(mails.schema) } },
-    },
-    async (request) => ok((await mails.find(request.params['id'] ?? '')) as never),
-  );
 
   await registerAction(fastify, console, {
     path: 'mails/:id/retry',
@@ -122,9 +118,6 @@ export async function mailsPlugin(
 
 /** Previews of all templates. */
 function registerTemplates(fastify: FastifyTypebox, console: Console, mails: MailsSource): void {
-  const { config } = console;
-  const params = Parameters;
-
   registerList<{ name: string; subject: string }>(fastify, console, {
     path: 'mails/templates',
     section: 'mails',
@@ -143,28 +136,18 @@ function registerTemplates(fastify: FastifyTypebox, console: Console, mails: Mai
     empty: 'There are no templates.',
   });
 
-  const schema = { params, querystring: Type.Object({ done: Done }) };
-  fastify.get('/mails/templates/:name', { config, schema }, async (request, reply) => {
-    const { name = '' } = request.params;
-    const { subject, text } = await mails.preview(name);
-    const view = { title: `Template ${name}`, name, subject, text };
-    return console.send(request, reply, { template: 'admin-mail-template', section: 'mails', view });
+  registerDetail(fastify, console, {
+    path: 'mails/templates/:name',
+    section: 'mails',
+    template: 'admin-mail-template',
+    item: Template,
+    find: async ({ name = '' }) => ({ name, ...(await mails.preview(name)) }),
+    view: ({ name, subject, text }) => ({ title: `Template ${name}`, name, subject, text }),
   });
 
-  fastify.get('/mails/templates/:name/html', { config, schema: { params } }, async (request, reply) => {
+  const route = { config: console.config, schema: { params: Parameters } };
+  fastify.get('/mails/templates/:name/html', route, async (request, reply) => {
     const { html } = await mails.preview(request.params['name'] ?? '');
     return reply.headers(PREVIEW_HEADERS).type('text/html; charset=utf-8').send(html);
   });
-
-  const Answer = Envelope(
-    Type.Object({ name: Type.String(), subject: Type.String(), text: Type.String(), html: Type.String() }),
-  );
-  fastify.get(
-    `${console.api}/mails/templates/:name`,
-    { config: access(console.access), schema: { params, response: { 200: Answer } } },
-    async (request) => {
-      const { name = '' } = request.params;
-      return ok({ name, ...(await mails.preview(name)) });
-    },
-  );
 }

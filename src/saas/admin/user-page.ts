@@ -1,10 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
-import { Envelope, Nullable, ok, Timestamp, toTimestamp } from '../../core/http/schemas.js';
+import { Nullable, ok, Timestamp, toTimestamp } from '../../core/http/schemas.js';
 import { streamJson } from '../../core/http/streams.js';
 import type { Clock } from '../../core/kernel/clock.js';
-import { type Console, Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
+import { type Console, Parameters, rootOf } from '../../shared/console-kit/console.js';
+import { registerDetail } from '../../shared/console-kit/details.js';
 import { registerForms } from '../../shared/console-kit/forms.js';
 import { type Column, registerList, tableOf, toMinute } from '../../shared/console-kit/lists.js';
 import type { Purchase } from '../billing/schemas.js';
@@ -93,34 +94,27 @@ export async function userPagePlugin(
     path: (id) => `users/${id}/sessions`,
   });
 
-  fastify.get(
-    '/users/:id',
-    { config: console.config, schema: { params, querystring: Type.Object({ done: Done }) } },
-    async (request, reply) => {
-      const id = idOf(request);
-      const root = rootOf(request);
-      const [user, ...lists] = await Promise.all([
-        read(id),
-        ...[sessions(id) as UserSection<never>, ...sections].map((section) => sectionView(section, id, root)),
-      ]);
-      const view = {
+  registerDetail<UserDetails>(fastify, console, {
+    path: 'users/:id',
+    section: 'users',
+    template: 'admin-user',
+    item: UserDetails,
+    find: ({ id = '' }) => read(id),
+    async view(user, request) {
+      const { id } = user;
+      const shown = [sessions(id) as UserSection<never>, ...sections];
+      const lists = await Promise.all(shown.map((section) => sectionView(section, id, rootOf(request))));
+      return {
         title: user.email,
-        facts: detailRows(user, users),
+        facts: factsOf(user, users),
         customer: user.customer,
         actions: linksTo(user, users),
         exportAction: `${id}/export`,
         token: console.tokensOf(request).issue(),
         lists: lists.map((list, index) => ({ ...list, anchor: `list-${index}` })),
       };
-      return console.send(request, reply, { template: 'admin-user', section: 'users', view });
     },
-  );
-
-  fastify.get(
-    `${console.api}/users/:id`,
-    { config: access(console.access), schema: { params, response: { 200: Envelope(UserDetails) } } },
-    async (request) => ok(await read(idOf(request))),
-  );
+  });
 
   registerList<OperatedSession>(fastify, console, {
     path: 'users/:id/sessions',
@@ -189,7 +183,7 @@ async function sectionView(section: UserSection<never>, userId: string, root: st
 }
 
 /** Terms and descriptions. */
-function detailRows(
+function factsOf(
   user: UserDetails,
   { secondFactors, passkeys }: UserAdministration,
 ): { term: string; text: string }[] {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Identity } from '../../core/http/identity.js';
 import { type Localized, longDate, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
@@ -87,11 +87,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
         };
         return pages.send(reply, { template: 'user-billing-change', view });
       } catch (error) {
-        if (!isRejected(error)) throw error;
-        return pages.send(
-          reply.code(error.statusCode),
-          await pageOf(request, { problems: [problemOf(error)] }),
-        );
+        return sendProblem(request, reply, error);
       }
     },
   );
@@ -110,9 +106,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
           303,
         );
       } catch (error) {
-        if (!isRejected(error)) throw error;
-        const page = await pageOf(request, { problems: [problemOf(error)] });
-        return pages.send(reply.code(error.statusCode), page);
+        return sendProblem(request, reply, error);
       }
     });
 
@@ -134,6 +128,12 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
     await billing.changes.resume(user.id, {}, ip);
     return `${own()}?done=resumed`;
   });
+
+  async function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown) {
+    if (!isRejected(error)) throw error;
+    const page = await pageOf(request, { problems: [problemOf(error)] });
+    return pages.send(reply.code(error.statusCode), page);
+  }
 
   /** Empty if it is unknown. */
   function amountOf(amount: number | null, currency: string | null): Localized {

@@ -1,9 +1,8 @@
-import { type TObject, Type } from 'typebox';
-import { access, type FastifyTypebox } from '../../core/http/routes.js';
-import { Envelope, ok } from '../../core/http/schemas.js';
+import type { TObject } from 'typebox';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
-import { type Console, Done, Parameters } from '../../shared/console-kit/console.js';
-import { detailRows } from '../../shared/console-kit/details.js';
+import type { Console } from '../../shared/console-kit/console.js';
+import { detailRows, registerDetail } from '../../shared/console-kit/details.js';
 import { registerList, tableOf } from '../../shared/console-kit/lists.js';
 import type { DeliveryService } from './deliveries.js';
 import { DELIVERY_STATUSES, DeliveryDetail, type DeliveryStatus, DeliveryView } from './schemas.js';
@@ -70,52 +69,47 @@ export async function deliveryPagesPlugin(
     empty: 'No event was sent yet.',
   });
 
-  const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
-  fastify.get(`/${PATH}/:id`, { config: console.config, schema }, async (request, reply) => {
-    const delivery = await deliveries.find(request.params['id'] ?? '');
-    const { id, status, answer, payload, nextAttemptAt, endedAt, endpointId } = delivery;
-    const facts = [
-      { label: 'Status', text: LABELS[status] },
-      { label: 'Attempts', text: String(delivery.attempts) },
-      ...(delivery.lastResult === null ? [] : [{ label: 'Last result', text: delivery.lastResult }]),
-      { label: 'Created', time: delivery.createdAt },
-      ...(nextAttemptAt === null ? [] : [{ label: 'Next attempt', time: nextAttemptAt }]),
-      ...(endedAt === null ? [] : [{ label: 'Completed', time: endedAt }]),
-      { label: 'webhook-id', text: delivery.webhookId, isCode: true },
-      { label: 'Endpoint', text: endpointId, isCode: true },
-    ];
-    const attempts = tableOf(
-      [
-        { label: 'Time', text: ({ at }) => at, kind: 'time' },
-        { label: 'Result', text: ({ result }) => result },
-      ],
-      delivery.history.toReversed(),
-      '../',
-    );
-    const view = {
-      title: delivery.event,
-      facts: detailRows(facts),
-      actions: [
-        ...(status === 'pending' ? [] : [{ href: `${id}/resend`, label: 'Send again' }]),
-        { href: `../${SECTION}/${endpointId}`, label: 'Show the endpoint' },
-      ],
-      texts: [
-        { id: 'payload', heading: 'Payload', text: JSON.stringify(JSON.parse(payload), null, 2) },
-        ...(answer === null ? [] : [{ id: 'answer', heading: 'Beginning of the last answer', text: answer }]),
-      ],
-      tables: [{ id: 'attempts', heading: 'Attempts', ...attempts, empty: 'There was no attempt yet.' }],
-    };
-    return console.send(request, reply, { template: 'console-detail', section: SECTION, view });
-  });
-
-  fastify.get(
-    `${console.api}/${PATH}/:id`,
-    {
-      config: access(console.access),
-      schema: { params: Parameters, response: { 200: Envelope(DeliveryDetail) } },
+  registerDetail<DeliveryDetail>(fastify, console, {
+    path: `${PATH}/:id`,
+    section: SECTION,
+    item: DeliveryDetail,
+    find: ({ id = '' }) => deliveries.find(id),
+    view({ id, status, answer, endpointId, ...delivery }) {
+      const attempts = tableOf(
+        [
+          { label: 'Time', text: ({ at }) => at, kind: 'time' },
+          { label: 'Result', text: ({ result }) => result },
+        ],
+        delivery.history.toReversed(),
+        '../',
+      );
+      const payload = JSON.stringify(JSON.parse(delivery.payload), null, 2);
+      return {
+        title: delivery.event,
+        facts: detailRows([
+          { label: 'Status', text: LABELS[status] },
+          { label: 'Attempts', text: String(delivery.attempts) },
+          { label: 'Last result', text: delivery.lastResult },
+          { label: 'Created', time: delivery.createdAt },
+          { label: 'Next attempt', time: delivery.nextAttemptAt },
+          { label: 'Completed', time: delivery.endedAt },
+          { label: 'webhook-id', text: delivery.webhookId, isCode: true },
+          { label: 'Endpoint', text: endpointId, isCode: true },
+        ]),
+        actions: [
+          ...(status === 'pending' ? [] : [{ href: `${id}/resend`, label: 'Send again' }]),
+          { href: `../${SECTION}/${endpointId}`, label: 'Show the endpoint' },
+        ],
+        texts: [
+          { id: 'payload', heading: 'Payload', text: payload },
+          ...(answer === null
+            ? []
+            : [{ id: 'answer', heading: 'Beginning of the last answer', text: answer }]),
+        ],
+        tables: [{ id: 'attempts', heading: 'Attempts', ...attempts, empty: 'There was no attempt yet.' }],
+      };
     },
-    async (request) => ok(await deliveries.find(request.params['id'] ?? '')),
-  );
+  });
 
   await registerAction<DeliveryDetail, TObject, unknown>(fastify, console, {
     path: `${PATH}/:id/resend`,

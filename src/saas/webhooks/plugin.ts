@@ -1,9 +1,8 @@
 import { type TObject, Type } from 'typebox';
-import { access, type FastifyTypebox } from '../../core/http/routes.js';
-import { Envelope, ok } from '../../core/http/schemas.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { type Action, type Input, registerAction } from '../../shared/console-kit/actions.js';
-import { type Console, Done, Parameters } from '../../shared/console-kit/console.js';
-import { detailRows } from '../../shared/console-kit/details.js';
+import type { Console } from '../../shared/console-kit/console.js';
+import { detailRows, registerDetail } from '../../shared/console-kit/details.js';
 import { registerList } from '../../shared/console-kit/lists.js';
 import type { DeliveryService } from './deliveries.js';
 import { deliveryPagesPlugin } from './delivery-pages.js';
@@ -110,50 +109,42 @@ export async function webhookPagesPlugin(
     empty: 'There are no endpoints yet. Add one to receive events.',
   });
 
-  const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
-  fastify.get(`/${SECTION}/:id`, { config: console.config, schema }, async (request, reply) => {
-    const endpoint = await endpoints.find(request.params['id'] ?? '');
-    const { id, state } = endpoint;
-    const time = (label: string, value: string | null) => (value === null ? [] : [{ label, time: value }]);
-    const text = (label: string, value: string | null) => (value === null ? [] : [{ label, text: value }]);
-    const facts = [
-      { label: 'State', text: state },
-      ...text('Disabled because', endpoint.disabledReason),
-      { label: 'URL', text: endpoint.url },
-      { label: 'Events', text: endpoint.events.join(', ') || 'all' },
-      { label: 'Description', text: endpoint.description || '–' },
-      ...time('Last success', endpoint.lastSuccessAt),
-      ...time('Failing since', endpoint.failingSince),
-      ...text('Last failure', endpoint.lastFailure),
-      ...time('Previous secret signs until', endpoint.previousSecretUntil),
-      { label: 'Created', time: endpoint.createdAt },
-      { label: 'ID', text: id, isCode: true },
-    ];
-    const actions = [
-      { href: `../deliveries?endpoint=${id}`, label: 'Deliveries' },
-      ...(state === 'disabled'
-        ? [{ href: `${id}/enable`, label: 'Enable' }]
-        : [
-            { href: `${id}/test`, label: 'Send a test event' },
-            { href: `${id}/resend`, label: 'Send failed events again' },
-            { href: `${id}/disable`, label: 'Disable' },
-          ]),
-      { href: `${id}/update`, label: 'Change' },
-      { href: `${id}/rotate`, label: 'Rotate the secret' },
-      { href: `${id}/remove`, label: 'Remove' },
-    ];
-    const view = { title: endpoint.url, facts: detailRows(facts), actions, tables: [] };
-    return console.send(request, reply, { template: 'console-detail', section: SECTION, view });
+  registerDetail<EndpointView>(fastify, console, {
+    path: `${SECTION}/:id`,
+    section: SECTION,
+    item: EndpointView,
+    find: ({ id = '' }) => endpoints.find(id),
+    view: ({ id, url, state, events, ...endpoint }) => ({
+      title: url,
+      facts: detailRows([
+        { label: 'State', text: state },
+        { label: 'Disabled because', text: endpoint.disabledReason },
+        { label: 'URL', text: url },
+        { label: 'Events', text: events.join(', ') || 'all' },
+        { label: 'Description', text: endpoint.description || '–' },
+        { label: 'Last success', time: endpoint.lastSuccessAt },
+        { label: 'Failing since', time: endpoint.failingSince },
+        { label: 'Last failure', text: endpoint.lastFailure },
+        { label: 'Previous secret signs until', time: endpoint.previousSecretUntil },
+        { label: 'Created', time: endpoint.createdAt },
+        { label: 'ID', text: id, isCode: true },
+      ]),
+      actions: [
+        { href: `../deliveries?endpoint=${id}`, label: 'Deliveries' },
+        ...(state === 'disabled'
+          ? [{ href: `${id}/enable`, label: 'Enable' }]
+          : [
+              { href: `${id}/test`, label: 'Send a test event' },
+              { href: `${id}/resend`, label: 'Send failed events again' },
+              { href: `${id}/disable`, label: 'Disable' },
+            ]),
+        { href: `${id}/update`, label: 'Change' },
+        { href: `${id}/rotate`, label: 'Rotate the secret' },
+        { href: `${id}/remove`, label: 'Remove' },
+      ],
+      tables: [],
+    }),
   });
-
-  fastify.get(
-    `${console.api}/${SECTION}/:id`,
-    {
-      config: access(console.access),
-      schema: { params: Parameters, response: { 200: Envelope(EndpointView) } },
-    },
-    async (request) => ok(await endpoints.find(request.params['id'] ?? '')),
-  );
 
   await registerChanges(fastify, options);
   await deliveryPagesPlugin(fastify, options);

@@ -1,21 +1,65 @@
+import type { FastifyRequest } from 'fastify';
+import { type TSchema, Type } from 'typebox';
+import type { View } from '../../core/http/pages.js';
+import { access, type FastifyTypebox } from '../../core/http/routes.js';
+import { Envelope, ok } from '../../core/http/schemas.js';
+import { type Console, Done, Parameters } from './console.js';
 import { toMinute } from './lists.js';
+
+/** A page about one thing: with `item` and if the console has an API, also as JSON. */
+export interface Detail<Found> {
+  /** The route, relative to the root, without a leading slash: `mails/:id`. */
+  path: string;
+  /** The entry of the navigation. */
+  section: string;
+  /** Default: a page of facts, actions and tables. */
+  template?: string;
+  /** The schema of the JSON. */
+  item?: TSchema;
+  /** @throws NOT_FOUND */
+  find(parameters: Record<string, string>): Promise<Found>;
+  view(found: Found, request: FastifyRequest): View | Promise<View>;
+}
+
+export function registerDetail<Found>(
+  fastify: FastifyTypebox,
+  console: Console,
+  { path, section, template = 'console-detail', item, find, view }: Detail<Found>,
+): void {
+  const read = (request: FastifyRequest) => find(request.params as Record<string, string>);
+  const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
+  fastify.get(`/${path}`, { config: console.config, schema }, async (request, reply) =>
+    console.send(request, reply, { template, section, view: await view(await read(request), request) }),
+  );
+
+  if (console.api === undefined || item === undefined) return;
+  const answer = { params: Parameters, response: { 200: Envelope(item) } };
+  fastify.get(
+    `${console.api}/${path}`,
+    { config: access(console.access), schema: answer },
+    // The compiler cannot relate it to its schema here; the serializer only writes what the schema names.
+    async (request) => ok((await read(request)) as never),
+  );
+}
 
 /** A line of the description of something: a text or a time. */
 export interface DetailRow {
   label: string;
-  text?: string;
-  /** ISO 8601 */
-  time?: string;
+  /** Null: the line is left out. */
+  text?: string | null;
+  /** ISO 8601; null: the line is left out. */
+  time?: string | null;
   /** Whether the text is an identifier. */
   isCode?: boolean;
 }
 
 /** The view of the facts in `console-detail.html`, where a missing value must not be taken from the page. */
-export function detailRows(facts: readonly DetailRow[]) {
-  return facts.map(({ label, text, time, isCode = false }) => ({
-    label,
-    text: time === undefined ? (text ?? '') : toMinute(time),
-    time: time ?? false,
-    isCode,
-  }));
-}
+export const detailRows = (facts: readonly DetailRow[]) =>
+  facts
+    .filter(({ text, time }) => text !== null && time !== null)
+    .map(({ label, text, time, isCode = false }) => ({
+      label,
+      text: time ? toMinute(time) : (text ?? ''),
+      time: time ?? false,
+      isCode,
+    }));

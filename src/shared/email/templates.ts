@@ -19,29 +19,6 @@ import { withoutByteOrderMark } from '../../core/kernel/text.js';
  * by one of the same name in another folder. The set of file names is fixed, so that no value becomes part of a path.
  */
 
-export const MAIL_NAMES = [
-  'password-reset',
-  'password-changed',
-  'verify-email',
-  'confirm-address-change',
-  'email-changed',
-  'second-factor-added',
-  'second-factor-removed',
-  'passkey-added',
-  'passkey-removed',
-  'agents-connected',
-  'agents-disconnected',
-  'identity-connected',
-  'identity-disconnected',
-  'unlock',
-  'login-code',
-  'welcome',
-  'payment-failed',
-  'subscription-canceled',
-  'trial-ending',
-] as const;
-export type MailName = (typeof MAIL_NAMES)[number];
-
 /** Values that the service adds to every mail. */
 const COMMON_VALUES: readonly string[] = [
   ...['siteName', 'siteUrl', 'locale', 'direction'],
@@ -52,7 +29,7 @@ const COMMON_VALUES: readonly string[] = [
 const ORIGIN_VALUES = ['when?', 'ipAddress?', 'browser?'] as const;
 
 /** The values of each mail. Those with `?` are optional. */
-const VALUES: Record<MailName, readonly string[]> = {
+const VALUES = {
   'password-reset': ['email', 'link', 'validFor', 'name?', ...ORIGIN_VALUES],
   'password-changed': ['email', 'name?', ...ORIGIN_VALUES],
   'verify-email': ['email', 'link', 'validFor'],
@@ -73,6 +50,9 @@ const VALUES: Record<MailName, readonly string[]> = {
   'subscription-canceled': ['email', 'link', 'plan?', 'endsOn?', 'name?'],
   'trial-ending': ['email', 'link', 'endsOn', 'plan?', 'name?'],
 };
+
+export type MailName = keyof typeof VALUES;
+export const MAIL_NAMES = Object.keys(VALUES) as MailName[];
 
 const SAMPLES: Record<string, string | Localized> = {
   email: 'ada@example.com',

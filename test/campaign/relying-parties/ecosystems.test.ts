@@ -7,14 +7,11 @@ import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
-import { Agent } from '../../kit/agent.js';
-import { basic } from '../../kit/app.js';
-import { fakeClock } from '../../kit/clock.js';
-import { type Credentials, type IdpApp, idpApp, type RegisteredClient } from '../../kit/idp.js';
+import type { RegisteredClient } from '../../kit/idp.js';
 import { compiled, startProgram } from '../../kit/process.js';
 import { withOrSkip } from '../../kit/skip.js';
 import { temporaryFolder } from '../../kit/tmp.js';
-import { type Middle, standInTheMiddle } from '../../package/man-in-the-middle.js';
+import { type Provider, startProvider, type Visitor, withBasic, withForm } from './kit.js';
 
 const SOURCES = join(compiled('.'), '../test/campaign/relying-parties');
 const run = promisify(execFile);
@@ -32,31 +29,16 @@ interface Outcome {
   refusal: string;
 }
 
-interface World {
-  idp: IdpApp;
-  middle: Middle;
-  client: RegisteredClient;
-}
-
-async function world(t: Test): Promise<World> {
-  const middle = await standInTheMiddle(t);
-  // These programs use the system clock.
-  const idp = await idpApp(t, { publicUrl: middle.url, clock: fakeClock(Date.now()) });
-  middle.target = await idp.listen();
-  return { idp, middle, client: await idp.createClient() };
-}
-
-/** @param follow completes a sign-in from its address and returns the redirect to the application */
 async function signIn(
   t: Test,
   { command, args }: Party,
-  { middle, client }: World,
-  follow: (url: string) => Promise<string | null | undefined>,
+  { issuer, client }: Provider & { client: RegisteredClient },
+  visit: Visitor,
 ): Promise<Outcome> {
   const child = spawn(command, args, {
     env: {
       PATH: process.env['PATH'],
-      ISSUER: middle.url,
+      ISSUER: issuer,
       CLIENT_ID: client.id,
       CLIENT_SECRET: client.secret,
       REDIRECT_URI: client.redirectUri,
@@ -73,43 +55,27 @@ async function signIn(
   await Promise.race([once(printed, 'line'), closed]);
   const [url] = lines;
   if (url === undefined) throw new Error(await refusal);
-  child.stdin.end(`${await follow(url)}\n`);
+  child.stdin.end(`${await visit(url)}\n`);
   const [code] = await closed;
   return { known: code === 0 ? JSON.parse(lines[1] ?? '') : null, refusal: await refusal };
 }
 
-/** With Basic, without following the redirect. */
-const byBasic =
-  ({ handle, password }: Credentials) =>
-  async (url: string) => {
-    const headers = { authorization: basic(handle, password) };
-    return (await fetch(url, { headers, redirect: 'manual' })).headers.get('location');
-  };
-
-/** With the form, in a browser that stops before the application. */
-const byForm =
-  ({ middle }: World, { handle, password }: Credentials) =>
-  async (url: string) => {
-    const browser = new Agent({ origin: middle.url });
-    return (await browser.submit(await browser.open(url), { handle, password })).location;
-  };
-
 async function signsIn(t: Test, party: Party, signatureError: RegExp): Promise<void> {
-  const here = await world(t);
-  const agent = await here.idp.mintAgent({ name: 'Scout' });
-  const human = await here.idp.makeHuman({ name: 'Ada Lovelace' });
+  const provider = await startProvider(t);
+  const { idp, issuer, human, agent, middle } = provider;
+  const here = { ...provider, client: await idp.createClient() };
   const people = [
-    { who: agent, name: 'Scout', kind: 'agent', follow: byBasic(agent) },
-    { who: human, name: 'Ada Lovelace', kind: 'human', follow: byForm(here, human) },
+    { who: agent, name: 'Scout', kind: 'agent', visit: withBasic(agent) },
+    { who: human, name: 'Ada', kind: 'human', visit: withForm(issuer, human) },
   ];
-  for (const { who, name, kind, follow } of people) {
-    const { known, refusal } = await signIn(t, party, here, follow);
+  for (const { who, name, kind, visit } of people) {
+    const { known, refusal } = await signIn(t, party, here, visit);
     if (known === null) t.comment(refusal);
     const profile = { sub: who.sub, email: who.handle, name };
-    t.match(known, { id_token: { ...profile, iss: here.middle.url, kind }, userinfo: profile }, kind);
+    t.match(known, { id_token: { ...profile, iss: issuer, kind }, userinfo: profile }, kind);
   }
-  here.middle.swapsKey = true;
-  const { known, refusal } = await signIn(t, party, here, byBasic(agent));
+  middle.swapsKey = true;
+  const { known, refusal } = await signIn(t, party, here, withBasic(agent));
   t.equal(known, null);
   t.match(refusal, signatureError, 'a foreign key under our kid');
 }

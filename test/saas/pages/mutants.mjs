@@ -17,8 +17,8 @@ export default [
     tests: [['saas/pages/user-pages', 'a mailed code signs in, in the browser that asked for it']],
   },
   {
-    name: 'a connection is completed in any session', file: 'saas/pages/providers.ts', in: 'connectionPages',
-    replace: '&& begun.session === session.id', by: '',
+    name: 'a connection is completed in any session', file: 'saas/pages/connections.ts', in: 'registerConnectionPage',
+    replace: 'begun?.session !== session.id', by: '!begun?.session',
     tests: [['saas/pages/providers', 'a connection is completed in the session that has begun it']],
   },
 ];
