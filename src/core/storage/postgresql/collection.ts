@@ -29,6 +29,7 @@ import {
   statement,
   toDocument,
   toStored,
+  verified,
 } from './query.js';
 
 /** Documents per step of `updateMany` and `deleteMany`, so that none of them holds locks for long. */
@@ -167,19 +168,21 @@ export function postgresqlCollection<T extends { id: string }>(
       let count = 0;
       for (let from = 0; from < ids.length; from += STEP_SIZE) {
         const some = { text: 'id = ANY(?)', values: [arrayLiteral(ids.slice(from, from + STEP_SIZE))] };
-        count += (await write(changed(and(some, clause), change, '1'))).length;
+        count += (await write(changed(and(some, verified(clause)), change, '1'))).length;
       }
       return count;
     },
 
     async deleteMany(where) {
-      const clause = clauseOf(where);
+      const { id, ...others } = where as Where<{ id: string }>;
+      const clause =
+        id === undefined ? clauseOf(where) : and(clauseOf<{ id: string }>({ id }), verified(clauseOf(others)));
       const step = statement(
         `WITH found AS MATERIALIZED (SELECT id FROM ${table} WHERE {} LIMIT ${STEP_SIZE}),
-          gone AS (DELETE FROM ${table} WHERE id IN (SELECT id FROM found) AND {} RETURNING 1)
+          gone AS (DELETE FROM ${table} WHERE id = ANY(ARRAY(SELECT id FROM found)) AND {} RETURNING 1)
         SELECT (SELECT count(*) FROM found), (SELECT count(*) FROM gone)`,
         clause,
-        clause,
+        verified(clause),
       );
       for (let count = 0; ; ) {
         const [[found, removed] = []] = await write(step);
