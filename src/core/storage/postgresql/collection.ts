@@ -176,7 +176,9 @@ export function postgresqlCollection<T extends { id: string }>(
     async deleteMany(where) {
       const { id, ...others } = where as Where<{ id: string }>;
       const clause =
-        id === undefined ? clauseOf(where) : and(clauseOf<{ id: string }>({ id }), verified(clauseOf(others)));
+        id === undefined
+          ? clauseOf(where)
+          : and(clauseOf<{ id: string }>({ id }), verified(clauseOf(others)));
       const step = statement(
         `WITH found AS MATERIALIZED (SELECT id FROM ${table} WHERE {} LIMIT ${STEP_SIZE}),
           gone AS (DELETE FROM ${table} WHERE id = ANY(ARRAY(SELECT id FROM found)) AND {} RETURNING 1)
