@@ -4,12 +4,12 @@ import { defineOptions, type Resolved, readVariable, resolveOptions } from '../c
 import { mountProblem, publicUrlOption } from '../core/config/public-url.js';
 import { brandOptions, refuseLoneDarkLogo } from '../core/http/brand.js';
 import { messagesOptions, refuseUnknownLocale } from '../core/http/messages.js';
-import { type Clock, systemClock } from '../core/kernel/clock.js';
-import { equalSecrets, type Random, systemRandom } from '../core/kernel/secrets.js';
+import { systemClock } from '../core/kernel/clock.js';
+import { equalSecrets, systemRandom } from '../core/kernel/secrets.js';
 import { auditRetentionOption } from '../core/ops/audit.js';
 import { metricsOption } from '../core/ops/metrics.js';
 import { idpServerSchema, storeOptions } from '../core/server/options.js';
-import type { OptionalRuntime, RuntimeOptions } from '../core/server/runtime-options.js';
+import type { RuntimeOptions } from '../core/server/runtime-options.js';
 import { hostDatabaseProblem, hostDatabaseUri } from '../core/storage/host-database.js';
 import { rateLimitOptions } from '../core/throttle/options.js';
 import { emailOptions } from '../shared/email/schemas.js';
@@ -60,18 +60,7 @@ export interface IdpRuntimeOptions extends RuntimeOptions {
 /** As `IdentityProviderOptions`, which documents each of them. */
 export type IdpOptions = Partial<IdpConfiguration> & IdpRuntimeOptions;
 
-export interface ResolvedIdp {
-  config: Resolved<IdpConfiguration>;
-  runtime: OptionalRuntime & {
-    prefix: string;
-    clock: Clock;
-    random: Random;
-    console?: boolean;
-    accountPages?: boolean;
-    /** The value of IDP_TRUST_PROXY, which a plugin does not use. */
-    proxyVariable: string | undefined;
-  };
-}
+export type ResolvedIdp = ReturnType<typeof resolveIdp>;
 
 /** Rejects equal secrets: one was copied, or a step of a rotation is missing. */
 function refuseEqualSecrets(values: IdpConfiguration, report: Report): void {
@@ -178,7 +167,7 @@ export function idpWarnings({
  * @param generate whether development may generate and keep secrets
  * @throws ConfigurationError naming every problem
  */
-export function resolveIdp(options: IdpOptions, generate = true): ResolvedIdp {
+export function resolveIdp(options: IdpOptions, generate = true) {
   const {
     prefix = '',
     console,
@@ -202,18 +191,12 @@ export function resolveIdp(options: IdpOptions, generate = true): ResolvedIdp {
     { ...source, serverSchema: idpServerSchema, prefix: 'IDP_' },
     (values, report) => applyRules(values, report, options),
   );
-  const optional = {
-    ...(hashing && { hashing }),
-    ...(limits !== undefined && { limits }),
-    ...(mongo && { mongo }),
-    ...(pg && { pg }),
-    ...(metricsPeers && { metricsPeers }),
-    ...(openapi && { openapi }),
-    ...(console !== undefined && { console }),
-    ...(accountPages !== undefined && { accountPages }),
+  const runtime = {
+    ...{ prefix, console, accountPages, clock, random, hashing, limits, mongo, pg, metricsPeers, openapi },
+    /** The value of IDP_TRUST_PROXY, which a plugin does not use. */
     proxyVariable: readVariable('IDP_TRUST_PROXY', env),
   };
-  return { config, runtime: { prefix, clock, random, ...optional } };
+  return { config, runtime };
 }
 
 function applyRules(values: IdpConfiguration, report: Report, options: IdpOptions): void {

@@ -1,13 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { type HostContext, logConfiguration, pluginContext } from '../core/http/host-context.js';
 import { createListedAudit } from '../core/ops/audit.js';
-import { openMetrics } from '../core/ops/metrics.js';
-import { claimStore } from '../core/server/claimed-store.js';
-import { openMeasuredStore } from '../core/server/measured-store.js';
-import { createModuleContext, followLifecycle } from '../core/server/module-context.js';
-import { rejectUnfinishedCopy } from '../core/server/unfinished-copy.js';
-import { hostSource } from '../core/storage/host-database.js';
-import { ratesOf } from '../core/throttle/options.js';
+import { openProductContext } from '../core/server/product-context.js';
 import { userCollection } from './auth/store.js';
 import { type ResolvedSaas, saasWarnings, withAccountPages } from './options.js';
 
@@ -34,31 +28,19 @@ export async function openBase(
   const values = withAccountPages(config.values, accountAddress);
   const host = hostContext ?? pluginContext(fastify, { configured: values.publicUrl, port: 3000 }, random);
   const { publicUrl, mountedAt = () => fastify.prefix + prefix } = host;
-  const metrics = values.metrics ? await openMetrics('saas_backend', runtime.metricsPeers) : undefined;
-  const store = await openMeasuredStore(
-    hostSource(runtime, 'saas') ?? values.databaseUri,
-    metrics,
-    fastify.log,
-  );
-  fastify.addHook('onClose', () => store.close());
-  await rejectUnfinishedCopy(store);
-  await claimStore(store, 'saas-backend');
-
-  const context = createModuleContext(store, {
-    ...runtime,
+  const context = await openProductContext(fastify, {
+    product: 'saas-backend',
+    values,
+    runtime,
     production: config.production,
-    log: fastify.log,
     createAudit: createListedAudit,
     throttleSecret: values.jwtRefreshSecret,
-    rates: ratesOf(values),
-    metrics,
   });
-  followLifecycle(fastify, context, values);
   return {
     fastify,
     context,
     /** The documents of users. */
-    userDocuments: userCollection(store),
+    userDocuments: userCollection(context.store),
     config,
     values,
     runtime,

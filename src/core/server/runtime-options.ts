@@ -37,9 +37,3 @@ export interface RuntimeOptions {
    */
   openapi?: boolean;
 }
-
-/** The runtime options that have no default. */
-export type OptionalRuntime = Pick<
-  RuntimeOptions,
-  'hashing' | 'limits' | 'mongo' | 'pg' | 'metricsPeers' | 'openapi'
->;
