@@ -99,8 +99,6 @@ export const SECTIONS = [
     part: 1,
     run: 'npm run test:kills',
     needs: ['mongod'],
-    tests: list(`
-      idp/provisioning/kills`),
     repeats: list('core/storage/mongodb core/storage/sqlite'),
   },
   {
@@ -126,7 +124,7 @@ export const SECTIONS = [
     tests: list(`
       saas/auth/account-races
       idp/oidc/delegation-races idp/oidc/device-races idp/oidc/identity-assertion-races
-      idp/console/races idp/provisioning/mailed-link-races`),
+      idp/provisioning/mailed-link-races`),
   },
   {
     name: 'outages',

@@ -1,5 +1,4 @@
 import { access, type FastifyTypebox } from '../core/http/routes.js';
-import type { Audit } from '../core/ops/audit.js';
 import { type AccountModule, createAccountModule } from '../shared/account-pages/module.js';
 import type { AccountSources, Person } from '../shared/account-pages/sources.js';
 import type { IdpContext } from './context.js';
@@ -9,32 +8,48 @@ import type { Directory } from './oidc/directory.js';
 import type { FirstPartySignIn } from './oidc/first-party-sign-in.js';
 import type { OidcModule } from './oidc/module.js';
 import type { ResourceScopes, Resources } from './oidc/resources.js';
-import { mountPath, type SessionService } from './oidc/sessions.js';
-import type { PrincipalDirectory } from './provisioning/directory.js';
+import { mountPath } from './oidc/sessions.js';
 import type { ProvisioningModule } from './provisioning/module.js';
-import type { Principals } from './provisioning/principals.js';
 
-export interface IdpAccountDependencies
-  extends Pick<AccountSources, 'verification' | 'factors' | 'passkeys'> {
-  principals: Principals;
-  directory: Pick<PrincipalDirectory, 'deleteSelf' | 'isDeleted'>;
-  sessions: SessionService;
+export interface AccountDependencies {
+  provisioning: ProvisioningModule;
+  oidc: OidcModule;
   consents: ConsentService;
-  delegations: Pick<OidcModule['delegations'], 'list' | 'endOwn'>;
-  findClient(clientId: string): Promise<{ name: string; redirectUris: readonly string[] } | null>;
-  findResource: Resources['find'];
-  /** Removes what is stored about a deleted person elsewhere. */
-  forget(sub: string): Promise<void>;
-  audit: Audit;
+  resources: Resources;
+  directory: Directory;
+  secondFactor: SecondFactorsOfPeople | undefined;
+  passkeys: PasskeysOfPeople | undefined;
 }
 
-/** What the account pages show and change in the identity provider. */
-export function createAccountSources(deps: IdpAccountDependencies): AccountSources {
-  const { principals, directory, sessions, consents, delegations, findResource, audit } = deps;
+/** The account pages, with the sign-in of the provider. */
+export function createAccount(context: IdpContext, deps: AccountDependencies): AccountModule {
+  const { pages, issuer, hasAccountPages } = context;
+  const { userOf, forgetSession, sendSignIn } = deps.oidc.signIn;
+  const mount = () => mountPath(issuer());
+  return createAccountModule(context, {
+    path: () => `${mount()}/account`,
+    signOutHref: () => `${mount()}/logout`,
+    pages,
+    hasAccountPages,
+    signIn: {
+      userOf,
+      forgetSession,
+      sendSignIn: (request, reply, page, handle) =>
+        sendSignIn(request, reply, { returnTo: `/account${page}`, name: 'the account page' }, handle),
+    },
+    sources: createSources(context, deps),
+  });
+}
+
+/** What the account pages show and change. */
+function createSources({ audit, accountData }: IdpContext, deps: AccountDependencies): AccountSources {
+  const { principals, directory, verification } = deps.provisioning;
+  const { sessions, delegations } = deps.oidc;
+  const { consents, resources } = deps;
 
   /** In the words of the consent page; a scope that the API no longer has keeps its name. */
   const describe = async <T extends ResourceScopes>(access: T) => {
-    const known = (await findResource(access.resource))?.scopes ?? [];
+    const known = (await resources.find(access.resource))?.scopes ?? [];
     const wordsOf = (scope: string) => known.find(({ name }) => name === scope)?.description ?? scope;
     return { ...access, permits: access.scopes.map(wordsOf) };
   };
@@ -73,7 +88,7 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
         if (proven === null || !(await directory.deleteSelf(proven, source)))
           return directory.isDeleted(person.id);
         // Nothing of it is valid any more. After a crash, jobs remove sessions and consents.
-        await deps.forget(person.id);
+        await accountData.delete(person.id);
         return true;
       },
       reservesHandles: true,
@@ -90,11 +105,11 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
     applications: {
       async list(sub) {
         const found = (await consents.list(sub)).map(async ({ clientId, scopes, updatedAt, ...consent }) => {
-          const client = await deps.findClient(clientId);
+          const client = await deps.directory.findClient(clientId);
           const [address = ''] = client?.redirectUris ?? [];
-          const resources = await Promise.all(consent.resources.map(describe));
+          const allowed = await Promise.all(consent.resources.map(describe));
           const name = client?.name || hostOf(address) || clientId;
-          return client && { clientId, name, scopes, resources, since: updatedAt };
+          return client && { clientId, name, scopes, resources: allowed, since: updatedAt };
         });
         const applications = (await Promise.all(found)).filter((application) => application !== null);
         return applications.sort((a, b) => b.since - a.since);
@@ -116,53 +131,13 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
         await delegations.endOwn(person, id, { ip });
       },
     },
-    verification: deps.verification,
-    factors: deps.factors,
+    verification,
+    factors: deps.secondFactor,
     passkeys: deps.passkeys,
   };
 }
 
 const hostOf = (address: string): string => (URL.canParse(address) && new URL(address).host) || address;
-
-export interface AccountDependencies {
-  provisioning: ProvisioningModule;
-  oidc: OidcModule;
-  consents: ConsentService;
-  resources: Resources;
-  directory: Directory;
-  secondFactor: SecondFactorsOfPeople | undefined;
-  passkeys: PasskeysOfPeople | undefined;
-}
-
-/** The account pages, with the sign-in of the provider. */
-export function createAccount(context: IdpContext, deps: AccountDependencies): AccountModule {
-  const { pages, issuer, hasAccountPages, accountData, audit } = context;
-  const { userOf, forgetSession, sendSignIn } = deps.oidc.signIn;
-  const mount = () => mountPath(issuer());
-  return createAccountModule(context, {
-    path: () => `${mount()}/account`,
-    signOutHref: () => `${mount()}/logout`,
-    pages,
-    hasAccountPages,
-    signIn: {
-      userOf,
-      forgetSession,
-      sendSignIn: (request, reply, page, handle) =>
-        sendSignIn(request, reply, { returnTo: `/account${page}`, name: 'the account page' }, handle),
-    },
-    sources: createAccountSources({
-      ...deps.provisioning,
-      ...deps.oidc,
-      consents: deps.consents,
-      findClient: deps.directory.findClient,
-      findResource: deps.resources.find,
-      factors: deps.secondFactor,
-      passkeys: deps.passkeys,
-      forget: accountData.delete,
-      audit,
-    }),
-  });
-}
 
 /** The redirects to the account pages, and sign-up for them. */
 export async function accountEntryPlugin(

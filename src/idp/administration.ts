@@ -12,16 +12,16 @@ import { factorCollection, removeFactor } from '../shared/factors/store.js';
 import { passkeyCollection, removePasskeys } from '../shared/passkeys/store.js';
 import { createReadPerson } from './logins.js';
 import { SCOPES } from './oidc/claims.js';
-import { createGrantedAccess, type GrantedAccess } from './oidc/granted-access.js';
+import { createGrantedAccess } from './oidc/granted-access.js';
 import { hasMailServer, idpSchema, idTokenAlgorithmsOf, uriRulesOf } from './options.js';
 import { createAgentKeys } from './provisioning/agent-keys.js';
 import { createPersonMails } from './provisioning/mails.js';
-import { createProvisioningModule, type ProvisioningModule } from './provisioning/module.js';
+import { createProvisioningModule } from './provisioning/module.js';
 import { createLastKnownAddress, findActive, principalCollection } from './provisioning/store.js';
 import { registrationTokenCollection } from './registration/store.js';
 import { createRegistrationTokens } from './registration/tokens.js';
 import { createResourceAdministration } from './resources/administration.js';
-import { createResourceService, type ResourceService } from './resources/service.js';
+import { createResourceService } from './resources/service.js';
 import { resourceCollection } from './resources/store.js';
 import { createTrustAdministration } from './trust/administration.js';
 
@@ -59,14 +59,15 @@ export async function openProvisioning(warn: (message: string) => void, { create
     issuer: createPublicUrl(base, values.port).get,
     allowHttp: !production,
   };
+  const principals = principalCollection(store);
   const resources = createResourceService(resourceCollection(store), context);
   const granted = createGrantedAccess(context, {
     resources,
-    findPrincipal: findActive(principalCollection(store)),
+    findPrincipal: findActive(principals),
     // A server sends the notices.
     wake: () => undefined,
   });
-  const { endSessions, endClient } = granted;
+  const { endSessions, endClient, endResource } = granted;
   const provisioning = createProvisioningModule(context, {
     issuer: context.issuer,
     uriRules: uriRulesOf({ values, production }),
@@ -75,14 +76,37 @@ export async function openProvisioning(warn: (message: string) => void, { create
     endSessions,
     endClient,
   });
+  const { clients } = provisioning;
+  const removal = {
+    ...context,
+    factors: factorCollection(store),
+    passkeys: passkeyCollection(store),
+    readAccount: createReadPerson(principals, hasMailServer(values) ? createMails(context) : undefined),
+  };
   return {
     ...provisioning,
-    agentKeys: createAgentKeys(principalCollection(store), { ...context, endSessions }),
-    resources: openResources(context, resources, granted),
+    agentKeys: createAgentKeys(principals, { ...context, endSessions }),
+    resources: {
+      ...createResourceAdministration(resourceCollection(store), {
+        ...context,
+        reservedScopes: SCOPES,
+        endResource,
+      }),
+      list: resources.list,
+    },
     delegations: await granted.delegations(),
-    ...createRemovals(context, hasMailServer(values)),
+    /** Removes the second factor of a person; false without one. */
+    removeFactor: (sub: string): Promise<boolean> => removeFactor(sub, COMMAND_SOURCE, removal),
+    /** Removes all passkeys of a person and returns their number. */
+    removePasskeys: (sub: string): Promise<number> => removePasskeys(sub, COMMAND_SOURCE, removal),
     registrationTokens: createRegistrationTokens(registrationTokenCollection(store), context),
-    trust: openTrust(context, resources, provisioning),
+    trust: createTrustAdministration(store, {
+      ...context,
+      ownIssuer: context.issuer,
+      // Metadata of clients that name themselves is read when they come.
+      isClient: async (id) => /^https?:/.test(id) || (await clients.find(id)) !== null,
+      scopesOf: async (resource) => (await resources.find(resource))?.scopes.map(({ name }) => name) ?? null,
+    }),
     async close() {
       await context.backgroundTasks.settled();
       await store.close();
@@ -90,47 +114,8 @@ export async function openProvisioning(warn: (message: string) => void, { create
   };
 }
 
-interface CommandContext extends ModuleContext {
-  issuer(): string;
-  allowHttp: boolean;
-}
-
-function openResources(context: CommandContext, { list }: ResourceService, { endResource }: GrantedAccess) {
-  const deps = { ...context, reservedScopes: SCOPES, endResource };
-  return { ...createResourceAdministration(resourceCollection(context.store), deps), list };
-}
-
-const openTrust = (context: CommandContext, { find }: ResourceService, { clients }: ProvisioningModule) =>
-  createTrustAdministration(context.store, {
-    ...context,
-    ownIssuer: context.issuer,
-    // Metadata of clients that name themselves is read when they come.
-    isClient: async (id) => /^https?:/.test(id) || (await clients.find(id)) !== null,
-    scopesOf: async (resource) => (await find(resource))?.scopes.map(({ name }) => name) ?? null,
-  });
-
-function createRemovals(context: CommandContext, sendsMails: boolean) {
-  const { store } = context;
-  const readPerson = createReadPerson(
-    principalCollection(store),
-    sendsMails ? createCommandMails(context) : undefined,
-  );
-  const removal = {
-    ...context,
-    factors: factorCollection(store),
-    passkeys: passkeyCollection(store),
-    readAccount: readPerson,
-  };
-  return {
-    /** Removes the second factor of a person; false without one. */
-    removeFactor: (sub: string): Promise<boolean> => removeFactor(sub, COMMAND_SOURCE, removal),
-    /** Removes all passkeys of a person and returns their number. */
-    removePasskeys: (sub: string): Promise<number> => removePasskeys(sub, COMMAND_SOURCE, removal),
-  };
-}
-
 /** Enqueues the mails about removed factors and passkeys, which a server sends. */
-function createCommandMails(context: CommandContext) {
+function createMails(context: ModuleContext & { issuer(): string }) {
   const { store, issuer: publicUrl } = context;
   const messages = createMessages();
   const wake = () => undefined;

@@ -6,7 +6,7 @@ import { readCollection } from '../core/storage/inspect.js';
 import { pagesOf } from '../core/storage/pages.js';
 import { examineMailServer } from '../shared/email/doctor.js';
 import { hasMailServer, type IdpConfiguration, idpSchema, idpWarnings, resolveIdp } from './options.js';
-import type { ClientCollection, ClientDocument } from './provisioning/store.js';
+import type { ClientCollection } from './provisioning/store.js';
 import { MAX_RESOURCES } from './resources/service.js';
 import type { ResourceCollection } from './resources/store.js';
 import { signUpWarnings } from './resources/warnings.js';
@@ -59,25 +59,23 @@ const NAMED_CLIENTS = 10;
 
 /** Applications for which there is no key; the store is known to open. */
 async function examineClients(databaseUri: string): Promise<Finding[]> {
-  const found = await readCollection(databaseUri, 'clients', findES256Clients);
-  if (found === null || found.length === 0) return [];
-  const names = found.slice(0, NAMED_CLIENTS).map(({ id, name }) => (name === '' ? id : `${name} (${id})`));
-  const more = found.length > NAMED_CLIENTS ? ` and ${found.length - NAMED_CLIENTS} more` : '';
+  const names: string[] = [];
+  await readCollection(databaseUri, 'clients', async (clients: Pick<ClientCollection, 'page'>) => {
+    for await (const items of pagesOf(clients, { sort: 'id' }))
+      for (const { id, name, idTokenAlg } of items)
+        if (idTokenAlg === 'ES256') names.push(name === '' ? id : `${name} (${id})`);
+  });
+  if (names.length === 0) return [];
+  const more = names.length > NAMED_CLIENTS ? ` and ${names.length - NAMED_CLIENTS} more` : '';
+  const named = names.slice(0, NAMED_CLIENTS).join(', ') + more;
   return [
     {
       level: 'warning',
       about: 'IDP_ES256_KEY',
-      message: `is not set: nobody can sign in to applications with ES256: ${names.join(', ')}${more}`,
+      message: `is not set: nobody can sign in to applications with ES256: ${named}`,
       remedy: 'Set it, or change them: idp client update <client-id> --id-token-alg EdDSA',
     },
   ];
-}
-
-async function findES256Clients(clients: Pick<ClientCollection, 'page'>) {
-  const found: Pick<ClientDocument, 'id' | 'name'>[] = [];
-  for await (const items of pagesOf(clients, { sort: 'id' }))
-    for (const { id, name, idTokenAlg } of items) if (idTokenAlg === 'ES256') found.push({ id, name });
-  return found;
 }
 
 /** How a rotation of a key goes on. */

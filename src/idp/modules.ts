@@ -1,20 +1,83 @@
-import type { AccountModule } from '../shared/account-pages/module.js';
-import type { EmailModule } from '../shared/email/module.js';
-import type { IdpConsole } from './console.js';
-import type { OidcModule } from './oidc/module.js';
-import type { ProvisioningModule } from './provisioning/module.js';
-import type { RegistrationModule } from './registration/module.js';
-import type { ResourcesModule } from './resources/module.js';
+import { contributePasskeys } from '../shared/passkeys/store.js';
+import { createAccount } from './account.js';
+import { createConsoleModule } from './console/module.js';
+import type { IdpContext } from './context.js';
+import { openEmail } from './email.js';
+import {
+  createPasskeySignUp,
+  createReadPerson,
+  createSecondFactor,
+  openFactors,
+  openPasskeys,
+} from './logins.js';
+import { createGrantedAccess } from './oidc/granted-access.js';
+import { createOidcModule } from './oidc/module.js';
+import { idTokenAlgorithmsOf, uriRulesOf } from './options.js';
+import { createPersonMails } from './provisioning/mails.js';
+import { createProvisioningModule } from './provisioning/module.js';
+import { findActive, principalCollection } from './provisioning/store.js';
+import { createDirectory, createPublicDocuments, openRegistration, openTrust } from './registration.js';
+import { createResourcesModule } from './resources/module.js';
 
-/** The modules that `plugin.ts` creates, for the files that use several of them. Undefined: not configured. */
-export interface IdpModules {
-  /** Principals, clients, and how they are administered. */
-  provisioning: ProvisioningModule;
-  resources: ResourcesModule;
-  email: EmailModule | undefined;
-  oidc: OidcModule;
-  registration: RegistrationModule | undefined;
-  account: AccountModule;
-  /** The pages of operators, below a path of their own. */
-  console: IdpConsole;
+/** The modules of the provider, for the files that use several of them. Undefined: not configured. */
+export type IdpModules = Awaited<ReturnType<typeof openModules>>;
+
+/** The modules of the provider. Each gets what it needs from those above it. */
+export async function openModules(context: IdpContext) {
+  const { values, store, jobs, issuer } = context;
+  const { adminToken, inviteToken, clientIdMetadata, clientRegistration } = values;
+  const people = principalCollection(store);
+  const isSignupOpen = !values.disableSignup;
+  contributePasskeys(context);
+
+  const resourcesModule = createResourcesModule(context);
+  const resources = resourcesModule.service;
+  const granted = createGrantedAccess(context, {
+    resources,
+    findPrincipal: findActive(people),
+    wake: () => void jobs.runNow('backchannel-logout'),
+  });
+  const { endSessions, endClient, consents } = granted;
+  const email = await openEmail(context);
+  const mails = email && createPersonMails({ ...context, outbox: email.service });
+  const readPerson = createReadPerson(people, mails);
+  const factors = await openFactors(context, readPerson);
+  const passkeys = await openPasskeys(context, readPerson);
+  const provisioning = createProvisioningModule(context, {
+    issuer,
+    isSignupOpen,
+    adminToken,
+    inviteToken,
+    uriRules: uriRulesOf(context),
+    idTokenAlgorithms: idTokenAlgorithmsOf(values),
+    mails,
+    trustForCodes: factors?.trust,
+    endSessions,
+    endClient,
+    forgetConsents: consents.forget,
+  });
+  const { principals, clients } = provisioning;
+  const secondFactor = factors && createSecondFactor(context, factors, provisioning.verification);
+  const documents = createPublicDocuments(context);
+  const registration = await openRegistration(context, { clients, documents, endClient });
+  const directory = createDirectory(context, provisioning, registration?.metadataClients);
+  const oidc = await createOidcModule(context, {
+    locales: context.messages.locales,
+    isSignUpOpen: isSignupOpen,
+    clientRegistration: { acceptsMetadata: clientIdMetadata, acceptsRegistration: clientRegistration },
+    directory,
+    resources,
+    granted,
+    signUp: (input, source) => principals.register({ ...input, kind: 'human' }, source),
+    secondFactor,
+    passkeys,
+    passkeySignUp: passkeys && createPasskeySignUp(passkeys, principals),
+    trust: await openTrust(context),
+    readDocument: documents.read,
+  });
+  const shared = { provisioning, oidc, consents, resources };
+  const account = createAccount(context, { ...shared, directory, secondFactor, passkeys });
+  const console = createConsoleModule(context, { ...shared, registration, email });
+
+  return { provisioning, resources: resourcesModule, email, oidc, registration, account, console };
 }

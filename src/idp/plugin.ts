@@ -2,30 +2,13 @@ import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { type HostContext, logConfiguration, pluginContext } from '../core/http/host-context.js';
 import type { Mounted } from '../core/server/assembly.js';
-import { contributePasskeys } from '../shared/passkeys/store.js';
-import { createAccount } from './account.js';
 import { type Appearance, createAppearance } from './appearance.js';
-import { createConsole } from './console.js';
-import { type IdpContext, openContext } from './context.js';
+import { openContext } from './context.js';
 import { createDecorator } from './decorator.js';
 import type { IdentityProviderOptions } from './documented-options.js';
-import { openEmail } from './email.js';
-import {
-  createPasskeySignUp,
-  createReadPerson,
-  createSecondFactor,
-  openFactors,
-  openPasskeys,
-} from './logins.js';
-import type { IdpModules } from './modules.js';
-import { createGrantedAccess } from './oidc/granted-access.js';
-import { createOidcModule } from './oidc/module.js';
-import { idpWarnings, idTokenAlgorithmsOf, type ResolvedIdp, resolveIdp, uriRulesOf } from './options.js';
-import { createPersonMails } from './provisioning/mails.js';
-import { createProvisioningModule } from './provisioning/module.js';
-import { createLastKnownAddress, findActive, principalCollection } from './provisioning/store.js';
-import { createDirectory, createPublicDocuments, openRegistration, openTrust } from './registration.js';
-import { createResourcesModule } from './resources/module.js';
+import { openModules } from './modules.js';
+import { idpWarnings, type ResolvedIdp, resolveIdp } from './options.js';
+import { createLastKnownAddress } from './provisioning/store.js';
 import { logSignUpWarnings } from './resources/warnings.js';
 import { registerIdpRoutes } from './routes.js';
 
@@ -66,66 +49,6 @@ export async function mountIdp(
   if (!config.values.disableSignup) await logSignUpWarnings(modules.resources.service, context.log);
   const { store, metrics } = context;
   return { store, metrics: metrics && { metrics, guard: guards.metrics } };
-}
-
-/** The modules of the provider. Each gets what it needs from those above it. */
-async function openModules(context: IdpContext): Promise<IdpModules> {
-  const { values, store, jobs, issuer } = context;
-  const { adminToken, inviteToken, clientIdMetadata, clientRegistration } = values;
-  const people = principalCollection(store);
-  const isSignupOpen = !values.disableSignup;
-  contributePasskeys(context);
-
-  const resourcesModule = createResourcesModule(context);
-  const resources = resourcesModule.service;
-  const granted = createGrantedAccess(context, {
-    resources,
-    findPrincipal: findActive(people),
-    wake: () => void jobs.runNow('backchannel-logout'),
-  });
-  const { endSessions, endClient, consents } = granted;
-  const email = await openEmail(context);
-  const mails = email && createPersonMails({ ...context, outbox: email.service });
-  const readPerson = createReadPerson(people, mails);
-  const factors = await openFactors(context, readPerson);
-  const passkeys = await openPasskeys(context, readPerson);
-  const provisioning = createProvisioningModule(context, {
-    issuer,
-    isSignupOpen,
-    adminToken,
-    inviteToken,
-    uriRules: uriRulesOf(context),
-    idTokenAlgorithms: idTokenAlgorithmsOf(values),
-    mails,
-    trustForCodes: factors?.trust,
-    endSessions,
-    endClient,
-    forgetConsents: consents.forget,
-  });
-  const { principals, clients } = provisioning;
-  const secondFactor = factors && createSecondFactor(context, factors, provisioning.verification);
-  const documents = createPublicDocuments(context);
-  const registration = await openRegistration(context, { clients, documents, endClient });
-  const directory = createDirectory(context, provisioning, registration?.metadataClients);
-  const oidc = await createOidcModule(context, {
-    locales: context.messages.locales,
-    isSignUpOpen: isSignupOpen,
-    clientRegistration: { acceptsMetadata: clientIdMetadata, acceptsRegistration: clientRegistration },
-    directory,
-    resources,
-    granted,
-    signUp: (input, source) => principals.register({ ...input, kind: 'human' }, source),
-    secondFactor,
-    passkeys,
-    passkeySignUp: passkeys && createPasskeySignUp(passkeys, principals),
-    trust: await openTrust(context),
-    readDocument: documents.read,
-  });
-  const shared = { provisioning, oidc, consents, resources };
-  const account = createAccount(context, { ...shared, directory, secondFactor, passkeys });
-  const console = createConsole(context, { ...shared, registration, email });
-
-  return { provisioning, resources: resourcesModule, email, oidc, registration, account, console };
 }
 
 /**

@@ -1,11 +1,10 @@
 import type { Test } from 'tap';
 import { createCommit } from '../../src/core/ops/commit.js';
-import { openStore } from '../../src/core/storage/open.js';
 import { createOperatorRoles } from '../../src/idp/provisioning/operators.js';
 import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { Agent, decodeEntities, type Page } from './agent.js';
 import { SILENT_AUDIT } from './effects.js';
-import type { Credentials, IdpApp } from './idp.js';
+import { type Credentials, type IdpApp, idpStore } from './idp.js';
 
 /** Operators of an identity provider, and their console in a browser. */
 
@@ -13,9 +12,8 @@ import type { Credentials, IdpApp } from './idp.js';
 export const COMMAND_SOURCE = { ip: 'cli', isDisconnected: () => false };
 
 /** The role, through a connection of its own, as `idp operator` uses it. */
-export async function rolesOf(t: Test, idp: IdpApp, uri = idp.databaseUri) {
-  const store = await openStore(uri);
-  t.teardown(() => store.close());
+export async function rolesOf(t: Test, idp: IdpApp) {
+  const store = await idpStore(t, idp);
   const deps = { commit: createCommit(store), audit: SILENT_AUDIT, clock: idp.clock };
   return createOperatorRoles(principalCollection(store), deps);
 }

@@ -1,5 +1,5 @@
 import type { Store } from '../../src/core/storage/collection.js';
-import { withEachCall } from './killed-at.js';
+import { withEachCall } from './each-call.js';
 
 /** The store of a process that is killed at work: after a given number of calls, no call returns. */
 

@@ -13,7 +13,7 @@ import type { ClientDocument, Kind } from '../provisioning/store.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
 import { METADATA_CLIENTS } from './metadata-clients.js';
 import { RESOURCES } from './resources.js';
-import { type ConsoleServices, operatorSource, type TextForm } from './sources.js';
+import { type ConsoleServices, operatorSource, requireCurrent, type TextForm } from './sources.js';
 
 const KINDS: Record<string, { label: string; kinds: Kind[] }> = {
   both: { label: 'People and agents', kinds: ['agent', 'human'] },
@@ -114,6 +114,9 @@ const INPUTS: readonly Input[] = [
   },
 ];
 
+/** Undefined, which changes nothing, for a form without the field. */
+const isYes = (text: string | undefined) => (text === undefined ? undefined : text === 'yes');
+
 /** @throws VALIDATION_ERROR */
 function readLines(path: string, text = ''): string[] {
   const lines = text.split(/\s+/).filter((line) => line !== '');
@@ -140,11 +143,11 @@ function readClient({
     postLogoutRedirectUris: readLines('post_logout_redirect_uris', form['post_logout_redirect_uris']),
     principalKinds: (KINDS[form['kinds'] ?? ''] ?? KINDS['both'])?.kinds ?? [],
     trusted: form['trusted'] === 'yes',
-    ...(form['strict'] !== undefined && { strict: form['strict'] === 'yes' }),
-    ...(form['device'] !== undefined && { device: form['device'] === 'yes' }),
+    strict: isYes(form['strict']),
+    device: isYes(form['device']),
     logoUri: form['logo_uri'] ?? '',
     backchannelLogoutUri: form['backchannel_logout_uri'] ?? '',
-    ...(form['id_token_alg'] !== undefined && { idTokenAlg: form['id_token_alg'] }),
+    idTokenAlg: form['id_token_alg'],
   };
 }
 
@@ -194,10 +197,6 @@ export async function clientsPlugin(
       ...(secret === null ? [] : [{ label: 'Client secret', value: secret }]),
     ],
   });
-  const found = <T>(result: T | null): T => {
-    if (result === null) throw httpErrors.VERSION_CONFLICT();
-    return result;
-  };
 
   registerList<ClientDocument>(fastify, console, {
     path: section,
@@ -317,7 +316,7 @@ export async function clientsPlugin(
     }),
     find,
     run: async ({ id }, fields, by) =>
-      found(await clients.update(id, readClient(fields), operatorSource(by)).catch(failAtField)),
+      requireCurrent(await clients.update(id, readClient(fields), operatorSource(by)).catch(failAtField)),
     done: 'Saved.',
     returnTo: ({ id }) => `clients/${id}`,
   });
@@ -340,7 +339,7 @@ export async function clientsPlugin(
     ],
     find,
     run: async ({ id }, { at_once: atOnce }, by) =>
-      found(await clients.rotate(id, { atOnce: atOnce === 'yes' }, operatorSource(by))),
+      requireCurrent(await clients.rotate(id, { atOnce: atOnce === 'yes' }, operatorSource(by))),
     reveal: (secret, client) => shown(client, secret),
     done: 'Secret rotated.',
     returnTo: ({ id }) => `clients/${id}`,
@@ -356,7 +355,7 @@ export async function clientsPlugin(
     isDestructive: true,
     typed: ({ id }) => id,
     find,
-    run: async ({ id }, _, by) => found(await clients.delete(id, operatorSource(by))),
+    run: async ({ id }, _, by) => requireCurrent(await clients.delete(id, operatorSource(by))),
     done: 'Deleted.',
     returnTo: () => section,
   });

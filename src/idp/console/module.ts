@@ -1,24 +1,20 @@
 import type { Pages } from '../../core/http/pages.js';
 import type { FastifyTypebox, Guard } from '../../core/http/routes.js';
-import type { Clock } from '../../core/kernel/clock.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
 import { createConsole } from '../../shared/console-kit/console.js';
 import { createFormTokens } from '../../shared/console-kit/forms.js';
-import type { FirstPartySignIn } from '../oidc/first-party-sign-in.js';
 import { createOperatorGuard } from './guard.js';
 import { consolePlugin, sectionsOf } from './plugin.js';
-import type { ConsoleSources } from './sources.js';
-
-export interface OperatorsModuleOptions {
-  clock: Clock;
-  issuer(): string;
-  pages: Pages;
-  signIn: FirstPartySignIn;
-  sources: ConsoleSources;
-}
+import { type ConsoleDependencies, createConsoleSources } from './sources.js';
 
 /** The console, in which operators manage the provider. */
-export function createOperatorsModule({ clock, issuer, pages, signIn, sources }: OperatorsModuleOptions) {
-  const { guard, operatorOf } = createOperatorGuard({ signIn, clock, issuer });
+export function createConsoleModule(
+  context: ModuleContext & { issuer(): string; pages: Pages },
+  deps: ConsoleDependencies,
+) {
+  const { clock, pages } = context;
+  const sources = createConsoleSources(context, deps);
+  const { guard, operatorOf } = createOperatorGuard({ ...context, signIn: deps.oidc.signIn });
   const console = createConsole({
     title: 'Console',
     sections: sectionsOf(sources),

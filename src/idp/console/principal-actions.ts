@@ -4,7 +4,7 @@ import { DisplayName, matchesSchema, toTimestamp } from '../../core/http/schemas
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { type Action, registerAction } from '../../shared/console-kit/actions.js';
 import type { PrincipalDocument } from '../provisioning/store.js';
-import { type ConsoleServices, operatorSource, type TextForm } from './sources.js';
+import { type ConsoleServices, operatorSource, requireCurrent, type TextForm } from './sources.js';
 
 const HANDLE = {
   name: 'handle',
@@ -41,11 +41,6 @@ export async function principalActionsPlugin(
     return found;
   };
   const returnTo = ({ id }: { id: string }) => `principals/${id}`;
-  const needed = <T>(result: T | null | false): T => {
-    // It has changed since the form was shown.
-    if (result === null || result === false) throw httpErrors.VERSION_CONFLICT();
-    return result;
-  };
   const register = <Target, Result>(action: Action<Target, TextForm, Result>): Promise<void> =>
     registerAction(fastify, console, action);
 
@@ -57,7 +52,7 @@ export async function principalActionsPlugin(
       'It is treated as unknown from the next request on. Its sessions, tokens and links end, and so does the role of an operator. You can enable it later; then the password works again, but not what has ended.',
     button: 'Disable',
     find,
-    run: async ({ id }, _, by) => needed(await principals.disable(id, operatorSource(by))),
+    run: async ({ id }, _, by) => requireCurrent(await principals.disable(id, operatorSource(by))),
     done: 'Disabled.',
     returnTo,
   });
@@ -70,7 +65,7 @@ export async function principalActionsPlugin(
       'It can sign in with its password again. A person who was never active needs a new invitation.',
     button: 'Enable',
     find,
-    run: async ({ id }, _, by) => needed(await principals.enable(id, operatorSource(by))),
+    run: async ({ id }, _, by) => requireCurrent(await principals.enable(id, operatorSource(by))),
     done: 'Enabled.',
     returnTo,
   });
@@ -87,7 +82,7 @@ export async function principalActionsPlugin(
     find,
     run: async ({ id, kind }, _, by) => {
       const remove = kind === 'agent' ? principals.deleteAgent : principals.deleteHuman;
-      return needed(await remove(id, operatorSource(by)));
+      return requireCurrent(await remove(id, operatorSource(by)));
     },
     done: 'Deleted.',
     returnTo,
@@ -101,7 +96,7 @@ export async function principalActionsPlugin(
       'With the link, this person chooses a new password, once, within a day. The old password works until then. Anyone with the link can sign in as this person.',
     button: 'Create the link',
     find,
-    run: async (person, _, by) => needed(await links.reset(person, operatorSource(by))),
+    run: async (person, _, by) => requireCurrent(await links.reset(person, operatorSource(by))),
     reveal: ({ url, expiresAt }, { handle }) => ({
       title: `Reset link for ${handle}`,
       note: `${NOTE_LINK} It expires at ${toTimestamp(expiresAt)}.`,
@@ -118,7 +113,7 @@ export async function principalActionsPlugin(
     consequences: 'The agent gets a new password. The old one and all its tokens end at once.',
     button: 'Rotate the password',
     find,
-    run: async (agent, _, by) => needed(await principals.rotate(agent, operatorSource(by))),
+    run: async (agent, _, by) => requireCurrent(await principals.rotate(agent, operatorSource(by))),
     reveal: (password, { handle }) => ({
       title: `Password of ${handle}`,
       note: NOTE_PASSWORD,
@@ -220,7 +215,7 @@ export async function principalActionsPlugin(
     consequences: 'The link ends. You can invite the person again.',
     button: 'Withdraw',
     find,
-    run: async ({ id }, _, by) => needed(await links.withdraw(id, operatorSource(by))),
+    run: async ({ id }, _, by) => requireCurrent(await links.withdraw(id, operatorSource(by))),
     done: 'The invitation is withdrawn.',
     returnTo: () => 'invitations',
   });

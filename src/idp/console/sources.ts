@@ -1,44 +1,56 @@
 import type { TObject, TOptional, TString } from 'typebox';
 import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
-import type { Audit, Operator } from '../../core/ops/audit.js';
-import type { AuditSearch } from '../../core/ops/audit-search.js';
+import { httpErrors } from '../../core/kernel/errors.js';
+import type { AuditRecord, Operator } from '../../core/ops/audit.js';
+import { createAuditSearch } from '../../core/ops/audit-search.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Console } from '../../shared/console-kit/console.js';
-import type { Outbox } from '../../shared/console-kit/outbox.js';
+import type { EmailModule } from '../../shared/email/module.js';
 import type { ConsentService } from '../oidc/consents.js';
-import type { PublishedKey } from '../oidc/keys.js';
 import type { OidcModule } from '../oidc/module.js';
-import type { SessionService } from '../oidc/sessions.js';
-import type { Clients } from '../provisioning/clients.js';
-import type { PrincipalDirectory } from '../provisioning/directory.js';
-import type { Links } from '../provisioning/links.js';
-import type { Principals } from '../provisioning/principals.js';
-import type { MetadataClients } from '../registration/client-ids.js';
+import type { ProvisioningModule } from '../provisioning/module.js';
+import type { RegistrationModule } from '../registration/module.js';
 import type { ResourceService } from '../resources/service.js';
 
-/** What the console shows and changes. */
-export interface ConsoleSources {
-  principals: PrincipalDirectory & {
-    /** The console vouches for the address in the handle. @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED */
-    mintAgent(
-      input: { handle: string; name?: string },
-      source: RequestSource,
-    ): ReturnType<Principals['mintAgent']>;
-    rotate: Principals['rotate'];
-  };
-  links: Links;
-  clients: Clients;
-  sessions: SessionService;
+export interface ConsoleDependencies {
+  provisioning: ProvisioningModule;
+  oidc: OidcModule;
   consents: ConsentService;
-  delegations: OidcModule['delegations'];
-  /** Absent unless clients may name themselves. */
-  metadataClients: MetadataClients | undefined;
   resources: ResourceService;
-  logoutFailures: OidcModule['logoutFailures'];
-  audit: AuditSearch & Pick<Audit, 'entry'>;
-  /** Absent without a mail server. */
-  mails: Outbox | undefined;
-  keys: readonly PublishedKey[];
+  registration: RegistrationModule | undefined;
+  email: EmailModule | undefined;
+}
+
+/** What the console shows and changes. */
+export type ConsoleSources = ReturnType<typeof createConsoleSources>;
+
+export function createConsoleSources(
+  { store, accountData, audit }: Pick<ModuleContext, 'store' | 'accountData' | 'audit'>,
+  { provisioning, oidc, consents, resources, registration, email }: ConsoleDependencies,
+) {
+  const { principals, directory, links, clients } = provisioning;
+  const { sessions, delegations, logoutFailures, publishedKeys: keys } = oidc;
+  return {
+    principals: {
+      ...directory,
+      async deleteHuman(sub: string, source: RequestSource) {
+        const deleted = await directory.deleteHuman(sub, source);
+        if (deleted) await accountData.delete(sub);
+        return deleted;
+      },
+      /** The console vouches for the address in the handle. @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED */
+      mintAgent: (input: { handle: string; name?: string }, source: RequestSource) =>
+        principals.mintAgent(input, source, true),
+      rotate: principals.rotate,
+    },
+    ...{ links, clients, sessions, consents, delegations, resources, logoutFailures, keys },
+    /** Absent unless clients may name themselves. */
+    metadataClients: registration?.metadataClients,
+    audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), entry: audit.entry },
+    /** Absent without a mail server. */
+    mails: email?.administration,
+  };
 }
 
 /** What the pages of the console use. */
@@ -50,6 +62,12 @@ export interface ConsoleServices {
 
 /** The fields of a form: text, and none that was left empty. */
 export type TextForm = TObject<Record<string, TOptional<TString>>>;
+
+/** The result of a change. @throws VERSION_CONFLICT if what it changes is not as it was when the form was shown */
+export function requireCurrent<T>(result: T | null | false): T {
+  if (result === null || result === false) throw httpErrors.VERSION_CONFLICT();
+  return result;
+}
 
 /** The client of a change by an operator. */
 export const operatorSource = ({ name, ip }: Operator): RequestSource => ({

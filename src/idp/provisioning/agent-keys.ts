@@ -4,7 +4,7 @@ import type { Clock } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
 import { type PublicJwk, readJwkSet } from '../../core/kernel/public-jwk.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
-import type { CommitParts, Effect } from '../../core/ops/commit.js';
+import { type CommitParts, decideAndCommit } from '../../core/ops/commit.js';
 import type { AgentKey, EndSessions, PrincipalCollection, PrincipalDocument } from './store.js';
 
 /** Keys of one agent. */
@@ -39,67 +39,53 @@ export function createAgentKeys(
   principals: PrincipalCollection,
   { commit, audit, clock, endSessions }: AgentKeyDependencies,
 ) {
-  const findAgent = async (id: string): Promise<PrincipalDocument | null> => {
-    const agent = await principals.findOne({ id, kind: 'agent' });
-    return agent?.state === 'deleted' ? null : agent;
-  };
-
-  /** Stores the keys of an agent. False if it was changed since it was read. */
-  const store = async (
-    { id, state, epoch, keyRevision }: PrincipalDocument,
-    keys: AgentKey[],
-    record: Effect,
-    ending?: Effect,
-  ): Promise<boolean> => {
-    const change = principals.changing(
-      { id, kind: 'agent', state, epoch: epoch ?? null, keyRevision: keyRevision ?? null },
-      {
-        ...(keys.length > 0
-          ? { set: { keys, updatedAt: clock.now() } }
-          : { set: { updatedAt: clock.now() }, unset: ['keys'] }),
-        inc: { keyRevision: 1, ...(ending && { epoch: 1 }) },
-      },
-    );
-    return (await commit([change, ending, record])).committed;
-  };
+  /** Changes the keys of an agent; `null` if it is no agent, was deleted, or `decide` returns `null`. */
+  const change = (
+    id: string,
+    event: 'agent.key_added' | 'agent.key_removed',
+    source: RequestSource,
+    decide: (keys: readonly AgentKey[]) => { keys: AgentKey[]; changed: AgentKey } | null,
+  ): Promise<AgentKey | null> =>
+    decideAndCommit(commit, async () => {
+      const agent = await principals.findOne({ id, kind: 'agent' });
+      const decided = agent && agent.state !== 'deleted' ? decide(agent.keys ?? []) : null;
+      if (!agent || !decided) return { result: null };
+      const { state, epoch = null, keyRevision = null } = agent;
+      const { keys, changed } = decided;
+      const isRemoval = event === 'agent.key_removed';
+      const updatedAt = clock.now();
+      const write = principals.changing(
+        { id, kind: 'agent', state, epoch, keyRevision },
+        {
+          ...(keys.length > 0 ? { set: { keys, updatedAt } } : { set: { updatedAt }, unset: ['keys'] }),
+          inc: { keyRevision: 1, ...(isRemoval && { epoch: 1 }) },
+        },
+      );
+      const record = audit.entry({ event, subject: id, ...actorOf(source), detail: changed.id });
+      return {
+        parts: [write, isRemoval ? await endSessions(agent) : undefined, record],
+        result: changed,
+      };
+    });
 
   return {
     /** Returns `null` if `agent` is no agent, or was deleted. @throws VALIDATION_ERROR */
     async add({ id }: PrincipalDocument, jwk: unknown, source: RequestSource): Promise<AgentKey | null> {
       const key = readAgentKey(jwk, clock.now());
-      for (;;) {
-        const agent = await findAgent(id);
-        if (!agent) return null;
-        const { keys = [] } = agent;
+      return change(id, 'agent.key_added', source, (keys) => {
         if (keys.some((known) => known.id === key.id))
           throw invalidFields({ path: 'key', message: 'is a key of this agent already' });
         if (keys.length >= MAX_AGENT_KEYS)
           throw invalidFields({ path: 'key', message: `would be one of more than ${MAX_AGENT_KEYS}` });
-        const record = audit.entry({
-          event: 'agent.key_added',
-          subject: id,
-          ...actorOf(source),
-          detail: key.id,
-        });
-        if (await store(agent, [...keys, key], record)) return key;
-      }
+        return { keys: [...keys, key], changed: key };
+      });
     },
 
     /** Removes a key and revokes everything that was issued to the agent. `null` if there is no such key. */
-    async remove({ id }: PrincipalDocument, keyId: string, source: RequestSource): Promise<AgentKey | null> {
-      for (;;) {
-        const agent = await findAgent(id);
-        const key = agent?.keys?.find((known) => known.id === keyId);
-        if (!agent?.keys || !key) return null;
-        const others = agent.keys.filter((known) => known !== key);
-        const record = audit.entry({
-          event: 'agent.key_removed',
-          subject: id,
-          ...actorOf(source),
-          detail: keyId,
-        });
-        if (await store(agent, others, record, await endSessions(agent))) return key;
-      }
-    },
+    remove: ({ id }: PrincipalDocument, keyId: string, source: RequestSource): Promise<AgentKey | null> =>
+      change(id, 'agent.key_removed', source, (keys) => {
+        const changed = keys.find((known) => known.id === keyId);
+        return changed ? { keys: keys.filter((known) => known !== changed), changed } : null;
+      }),
   };
 }

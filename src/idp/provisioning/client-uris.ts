@@ -13,20 +13,21 @@ export interface UriRules {
 export const LOGO_RULE =
   'must be an https address without a user name, like https://app.example.com/logo.png, or empty for no logo';
 
-/** Its origin becomes a source in the content security policy of the pages that show the image. */
-export function isLogoUri(uri: string): boolean {
-  if (/[^\x21-\x7e]|[\\#]/.test(uri) || !URL.canParse(uri) || !WEB_ORIGIN.test(uri)) return false;
-  const { protocol, username, password } = new URL(uri);
-  return protocol === 'https:' && !username && !password;
+/** The parts of an address of the web without a user name; `null` for another text. */
+function readWebUri(uri: string): URL | null {
+  if (/[^\x21-\x7e]|[\\#]/.test(uri) || !URL.canParse(uri) || !WEB_ORIGIN.test(uri)) return null;
+  const url = new URL(uri);
+  return url.username || url.password ? null : url;
 }
+
+/** Its origin becomes a source in the content security policy of the pages that show the image. */
+export const isLogoUri = (uri: string): boolean => readWebUri(uri)?.protocol === 'https:';
 
 /** Whether the provider may read a document there; which addresses it connects to is decided then. */
 export function documentUriProblem(uri: string): string | null {
-  const rule = 'must be an https address, like https://app.example.com/jwks.json';
-  if (/[^\x21-\x7e]|[\\#]/.test(uri) || !URL.canParse(uri) || !WEB_ORIGIN.test(uri)) return rule;
-  const { protocol, hostname, username, password } = new URL(uri);
-  const isWeb = protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname));
-  return isWeb && !username && !password ? null : rule;
+  const url = readWebUri(uri);
+  const isReadable = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.hostname));
+  return isReadable ? null : 'must be an https address, like https://app.example.com/jwks.json';
 }
 
 /** The rules of redirect URIs for the web: the provider itself calls it. */

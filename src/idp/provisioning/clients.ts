@@ -33,27 +33,29 @@ export interface ClientInput {
   isPublic: boolean;
   principalKinds: Kind[];
   /** Never set over HTTP. */
-  trusted?: boolean;
+  trusted?: boolean | undefined;
   /** Whether it must use PKCE, and people must use the sign-in form. */
-  strict?: boolean;
+  strict?: boolean | undefined;
   /** Whether it may use the device flow. Never set over HTTP, because its codes can be used for phishing. */
-  device?: boolean;
+  device?: boolean | undefined;
   /** An https address; an empty one removes it. */
-  logoUri?: string;
+  logoUri?: string | undefined;
   /** Where the client is notified that a session has ended; an empty one removes it. */
-  backchannelLogoutUri?: string;
+  backchannelLogoutUri?: string | undefined;
   /** The signature of its id_tokens, one of `ID_TOKEN_ALGORITHMS`; the provider must have a key for it. */
   idTokenAlg?: unknown;
   /** The keys of its assertions as a JWK Set, or the https address where it publishes them. The client then has no secret. */
   jwks?: unknown;
-  jwksUri?: string;
+  jwksUri?: string | undefined;
 }
 
 /** `origin` of a client that registered itself, which ends when it is not used. */
 export type NewClient = ClientInput & Pick<ClientDocument, 'origin'>;
 
-/** The fields to change; absent fields keep their value. */
-export type ClientChange = Partial<Omit<ClientInput, 'isPublic'>>;
+/** The fields to change; absent and undefined ones keep their value. */
+export type ClientChange = {
+  [Field in Exclude<keyof ClientInput, 'isPublic'>]?: ClientInput[Field] | undefined;
+};
 
 export interface CreatedClient {
   client: ClientDocument;
@@ -202,7 +204,7 @@ export function createClients(
         ...optionalFields(change),
       };
       const unset = [
-        ...OPTIONAL_FIELDS.filter((field) => REMOVING.includes(change[field])),
+        ...OPTIONAL_FIELDS.filter((field) => change[field] !== undefined && !isStored(change[field])),
         ...(keys === null ? [] : (['jwks' in keys ? 'jwksUri' : 'jwks'] as const)),
       ];
       const write = { set, ...(unset.length > 0 && { unset }) };
@@ -288,55 +290,29 @@ export function createClients(
 const OPTIONAL_FIELDS = [
   ...(['trusted', 'strict', 'device', 'logoUri', 'backchannelLogoutUri', 'idTokenAlg'] as const),
 ];
+type OptionalField = (typeof OPTIONAL_FIELDS)[number];
 
-/** The values that remove an optional field. */
-const REMOVING: readonly unknown[] = [false, '', 'EdDSA'];
+/** Whether the value of an optional field is stored; others remove it. */
+const isStored = (value: unknown): boolean =>
+  value !== undefined && ![false, '', 'EdDSA'].includes(value as string);
 
-/** The optional fields with a value that is stored. */
-const optionalFields = ({
-  trusted,
-  strict,
-  device,
-  logoUri,
-  backchannelLogoutUri,
-  idTokenAlg,
-}: ClientChange) => ({
-  ...(trusted && { trusted }),
-  ...(strict && { strict }),
-  ...(device && { device }),
-  ...(logoUri && { logoUri }),
-  ...(backchannelLogoutUri && { backchannelLogoutUri }),
-  ...(idTokenAlg === 'ES256' && { idTokenAlg: 'ES256' as const }),
-});
+const optionalFields = (change: ClientChange): Partial<Pick<ClientDocument, OptionalField>> =>
+  Object.fromEntries(
+    OPTIONAL_FIELDS.filter((field) => isStored(change[field])).map((field) => [field, change[field]]),
+  );
 
 /** The fields that `update` changes, as compared by the audit. */
-function auditedFields({
-  name,
-  redirectUris,
-  postLogoutRedirectUris,
-  principalKinds,
-  trusted,
-  strict,
-  device,
-  logoUri,
-  backchannelLogoutUri,
-  idTokenAlg,
-  jwks,
-  jwksUri,
-}: ClientDocument) {
+function auditedFields(client: ClientDocument) {
+  const { redirectUris, postLogoutRedirectUris, principalKinds, jwks } = client;
+  const { id, secretHash, previousSecretHash, previousSecretUntil, origin, ...others } = client;
+  const { expiresAt, unused, createdAt, ...fields } = others;
   return {
-    name,
+    ...{ trusted: false, strict: false, device: false, idTokenAlg: 'EdDSA' },
+    ...fields,
     redirectUris: redirectUris.join(' '),
     postLogoutRedirectUris: postLogoutRedirectUris.join(' '),
     principalKinds: principalKinds.join(' '),
-    trusted: trusted === true,
-    strict: strict === true,
-    device: device === true,
-    logoUri,
-    backchannelLogoutUri,
-    idTokenAlg: idTokenAlg ?? 'EdDSA',
     jwks: jwks && JSON.stringify(jwks),
-    jwksUri,
   };
 }
 

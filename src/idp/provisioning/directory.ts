@@ -1,7 +1,7 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { type Audit, type AuditRecord, actorOf, changeDetail } from '../../core/ops/audit.js';
-import type { CommitPart, CommitParts } from '../../core/ops/commit.js';
+import { type CommitPart, type CommitParts, decideAndCommit } from '../../core/ops/commit.js';
 import type { SignInMethods } from '../../core/server/contributions.js';
 import type { Change, Estimate, Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
@@ -43,9 +43,6 @@ const ENDING_FIELDS = [
 /** Sorts after every handle with the same prefix, and is not part of any. */
 const LAST_CHARACTER = '\u{10ffff}';
 
-/** What a change of the state depends on. */
-type StateOf = Pick<PrincipalDocument, 'id' | 'kind' | 'state' | 'epoch' | 'signInRevision'>;
-
 export interface DirectoryDependencies {
   signInMethods: Pick<SignInMethods, 'removal'>;
   endSessions: EndSessions;
@@ -61,42 +58,38 @@ export function createDirectory(
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
 
-  /** Ends the sessions of a principal with a change of its state. False if it has changed since it was read. */
-  const end = async (
-    found: StateOf,
+  /** A change of the state, with what ends with it. */
+  const ending = async (
+    found: PrincipalDocument,
     change: Change<PrincipalDocument>,
     record: Pick<AuditRecord, 'event' | 'detail'>,
     source: RequestSource,
-    removal: readonly CommitPart[] = [],
-  ): Promise<boolean> => {
+  ): Promise<CommitPart[]> => {
     const { id, kind, state, epoch = null, signInRevision = null } = found;
-    const { committed } = await commit([
+    return [
       principals.changing({ id, kind, state, epoch, signInRevision }, change),
-      ...removal,
       await endSessions(found),
       audit.entry({ ...record, subject: id, ...actorOf(source) }),
-    ]);
-    return committed;
+    ];
   };
 
-  /** With what gives access to it. */
-  const remove = async (found: StateOf, source: RequestSource): Promise<boolean> => {
-    const deletion: Change<PrincipalDocument> = {
-      set: { state: 'deleted', updatedAt: clock.now() },
-      unset: [...(['name', 'passwordHash', 'secretHash', 'keys'] as const), ...ENDING_FIELDS],
-      inc: { epoch: 1 },
-    };
-    const removal = await signInMethods.removal(found.id);
-    return end(found, deletion, { event: `${found.kind}.deleted` }, source, removal);
-  };
-
-  const removeKind = async (sub: string, kind: Kind, source: RequestSource): Promise<boolean> => {
-    for (;;) {
+  /** Deletes a principal with what gives access to it. False if there is none that is accepted. */
+  const remove = (
+    sub: string,
+    accepts: (found: PrincipalDocument) => boolean,
+    source: RequestSource,
+  ): Promise<boolean> =>
+    decideAndCommit(commit, async () => {
       const found = await get(sub);
-      if (found?.kind !== kind || found.state === 'deleted') return false;
-      if (await remove(found, source)) return true;
-    }
-  };
+      if (!found || found.state === 'deleted' || !accepts(found)) return { result: false };
+      const deletion: Change<PrincipalDocument> = {
+        set: { state: 'deleted', updatedAt: clock.now() },
+        unset: [...(['name', 'passwordHash', 'secretHash', 'keys'] as const), ...ENDING_FIELDS],
+        inc: { epoch: 1 },
+      };
+      const parts = await ending(found, deletion, { event: `${found.kind}.deleted` }, source);
+      return { parts: [...parts, ...(await signInMethods.removal(sub))], result: true };
+    });
 
   return {
     /**
@@ -133,10 +126,10 @@ export function createDirectory(
      * permanently. `null` if unknown.
      * @throws wrong_state
      */
-    async disable(sub: string, source: RequestSource): Promise<PrincipalDocument | null> {
-      for (;;) {
+    disable: (sub: string, source: RequestSource): Promise<PrincipalDocument | null> =>
+      decideAndCommit(commit, async () => {
         const found = await get(sub);
-        if (!found || found.state === 'disabled') return found;
+        if (!found || found.state === 'disabled') return { result: found };
         if (found.state === 'deleted') throw provisioningErrors.wrong_state();
         const disabling: Change<PrincipalDocument> = {
           set: { state: 'disabled', updatedAt: clock.now() },
@@ -144,10 +137,9 @@ export function createDirectory(
           inc: { epoch: 1 },
         };
         const detail = changeDetail({ state: found.state }, { state: 'disabled' });
-        if (await end(found, disabling, { event: 'principal.disabled', detail }, source))
-          return applyChange(found, disabling);
-      }
-    },
+        const parts = await ending(found, disabling, { event: 'principal.disabled', detail }, source);
+        return { parts, result: applyChange(found, disabling) };
+      }),
 
     /**
      * Restores the principal with its password; an invitation that was not accepted must be repeated. `null` if unknown.
@@ -177,19 +169,20 @@ export function createDirectory(
     },
 
     /** Removes an agent and keeps its handle reserved. False if there is no such agent. */
-    deleteAgent: (sub: string, source: RequestSource): Promise<boolean> => removeKind(sub, 'agent', source),
+    deleteAgent: (sub: string, source: RequestSource): Promise<boolean> =>
+      remove(sub, ({ kind }) => kind === 'agent', source),
     /** The same for a human, invited or not. */
-    deleteHuman: (sub: string, source: RequestSource): Promise<boolean> => removeKind(sub, 'human', source),
+    deleteHuman: (sub: string, source: RequestSource): Promise<boolean> =>
+      remove(sub, ({ kind }) => kind === 'human', source),
     /** The same at the request of the human, unless the credentials have changed since `person` was read. */
-    async deleteSelf(
+    deleteSelf: (
       { id, epoch }: Pick<PrincipalDocument, 'id' | 'epoch'>,
       source: RequestSource,
-    ): Promise<boolean> {
-      for (;;) {
-        const found = await get(id);
-        if (found?.kind !== 'human' || found.state !== 'active' || found.epoch !== epoch) return false;
-        if (await remove(found, source)) return true;
-      }
-    },
+    ): Promise<boolean> =>
+      remove(
+        id,
+        (found) => found.kind === 'human' && found.state === 'active' && found.epoch === epoch,
+        source,
+      ),
   };
 }

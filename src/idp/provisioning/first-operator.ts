@@ -1,9 +1,8 @@
 import { type Clock, HOUR, isUnexpired } from '../../core/kernel/clock.js';
-import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
-import type { CommitParts, Effect } from '../../core/ops/commit.js';
-import { type Collection, nullIfTaken, type Store, UniqueViolation } from '../../core/storage/collection.js';
-import { provisioningErrors } from './errors.js';
-import type { PrincipalCollection, PrincipalDocument } from './store.js';
+import { isSecretOf, newId, type Random, UNUSED_HASH } from '../../core/kernel/secrets.js';
+import { type Collection, nullIfTaken, type Store } from '../../core/storage/collection.js';
+import { linkUrl, newLink } from './link-tokens.js';
+import type { PrincipalCollection } from './store.js';
 
 /**
  * The link with which the first operator of an empty store is made. It contains the `sub` of that principal, which does not
@@ -37,7 +36,7 @@ export function setupCollection(store: Store): Collection<SetupDocument> {
 export function createFirstOperator(
   setup: Collection<SetupDocument>,
   principals: PrincipalCollection,
-  { commit, clock, random, issuer }: { commit: CommitParts; clock: Clock; random: Random; issuer(): string },
+  { clock, random, issuer }: { clock: Clock; random: Random; issuer(): string },
 ) {
   return {
     /**
@@ -47,16 +46,15 @@ export function createFirstOperator(
     async offer(): Promise<FirstOperatorLink | null> {
       const { items } = await principals.page({ sort: 'id', limit: 1 });
       if (items.length > 0) return null;
-      const now = clock.now();
       const sub = newId('u_', clock, random);
-      const token = newLinkToken(sub, random);
-      const expiresAt = now + OPERATOR_LINK_LIFETIME_MS;
-      const link = { sub, linkHash: sha256(token), expiresAt };
+      const link = newLink(sub, OPERATOR_LINK_LIFETIME_MS, { clock, random });
+      const { hash: linkHash, expiresAt } = link;
+      const set = { sub, linkHash, expiresAt };
       const isStored =
-        (await setup.insert({ id: ID, ...link }).then(() => true, nullIfTaken)) ??
+        (await setup.insert({ id: ID, ...set }).then(() => true, nullIfTaken)) ??
         // Of several processes, one replaces an expired link.
-        (await setup.updateOne({ id: ID, expiresAt: { lte: now } }, { set: link })) !== null;
-      return isStored ? { url: linkUrl(issuer(), token), expiresAt } : null;
+        (await setup.changeOne({ id: ID, expiresAt: { lte: clock.now() } }, { set }));
+      return isStored ? { url: linkUrl(issuer(), link), expiresAt } : null;
     },
 
     /** When the link expires, if the token is its secret; else `null`. It is used if its principal exists. */
@@ -67,26 +65,5 @@ export function createFirstOperator(
       const life = OPERATOR_LINK_LIFETIME_MS;
       return { expiresAt, hasExpired: !isUnexpired(expiresAt, { now: clock.now(), life }) };
     },
-
-    /** Creates the principal with its audit records; `null` if a concurrent request has. @throws handle_taken */
-    async create(principal: PrincipalDocument, records: Effect[]): Promise<PrincipalDocument | null> {
-      try {
-        await commit([principals.inserting(principal), ...records]);
-        return principal;
-      } catch (error) {
-        if (!(error instanceof UniqueViolation)) throw error;
-        // Engines name either field if both exist.
-        if (await principals.findOne({ id: principal.id })) return null;
-        throw provisioningErrors.handle_taken();
-      }
-    },
   };
 }
-
-/** Contains the id of the principal, to find it without an index; the 256 random bits after it are the secret. */
-export function newLinkToken(id: string, random: Random): string {
-  return newToken(random, id.slice('u_'.length));
-}
-
-/** The page behind a link. */
-export const linkUrl = (issuer: string, token: string): string => `${issuer}/invite/${token}`;

@@ -4,18 +4,18 @@ import { isSecretOf, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
 import { type PasswordPolicy, passwordErrors } from '../../core/passwords/common.js';
 import type { Passwords } from '../../core/passwords/hasher.js';
 import type { SignInMethods } from '../../core/server/contributions.js';
-import type { Change } from '../../core/storage/collection.js';
+import { type Change, UniqueViolation } from '../../core/storage/collection.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import { fixedWindow, type Throttle } from '../../core/throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
 import type { FirstOperator } from './first-operator.js';
 import { canonicalForm, canonicalHandle } from './handles.js';
+import { findLinkOwner, principalIdOf } from './link-tokens.js';
 import type { PersonMails } from './mails.js';
 import { createNewLinks, type NewLinkDependencies } from './new-links.js';
 import { chosenPasswordProblem } from './principals.js';
 import {
   type EndSessions,
-  findLinkUser,
   PASSWORD_LINK_FIELDS,
   type PrincipalCollection,
   type PrincipalDocument,
@@ -41,6 +41,8 @@ export interface LinkTarget {
 /** What a person chooses at a link. */
 export interface Choice {
   password: string;
+  /** Compared with the password, if sent. */
+  confirmation?: string | undefined;
   /** Of the first operator. */
   handle?: string | undefined;
 }
@@ -51,7 +53,7 @@ export interface LinkDependencies extends NewLinkDependencies {
   passwords: Pick<Passwords, 'problem' | 'hash' | 'verify'>;
   passwordPolicy: PasswordPolicy;
   throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'trustOnly'>;
-  firstOperator: Pick<FirstOperator, 'look' | 'create'>;
+  firstOperator: Pick<FirstOperator, 'look'>;
   /** Absent without a mail server. */
   mails?: PersonMails | undefined;
   signInMethods: Pick<SignInMethods, 'removal'>;
@@ -75,12 +77,11 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
    * @throws link_unknown, link_spent
    */
   const look = async (token: string, isSubmitted: boolean): Promise<LinkTarget> => {
-    const id = principalIdOf(token);
     // Reads both and compares all hashes in every case, so that the duration reveals no more than the status.
-    const [principal, setup] =
-      id === undefined
-        ? [null, null]
-        : await Promise.all([findLinkOwner(principals, id), firstOperator.look(token)]);
+    const [principal, setup] = await Promise.all([
+      findLinkOwner(principals, token),
+      firstOperator.look(token),
+    ]);
     const isCurrent = isSecretOf(token, principal?.linkHash ?? UNUSED_HASH);
     const isMailed = isSecretOf(token, principal?.mailedLinkHash ?? UNUSED_HASH);
     const isUsed = isSecretOf(token, principal?.usedLink?.hash ?? UNUSED_HASH);
@@ -98,14 +99,6 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     return { principal, isInvitation, isUsed: !isCurrent && !isMailed, expiresAt };
   };
 
-  /** Whether the link can still be used. */
-  const isLinkOf = (principal: PrincipalDocument, { isInvitation }: LinkTarget, hash: string): boolean => {
-    const { state, linkHash, linkExpiresAt, mailedLinkHash, mailedLinkExpiresAt } = principal;
-    const expiresAt =
-      mailedLinkHash === hash ? mailedLinkExpiresAt : linkHash === hash ? linkExpiresAt : undefined;
-    return state === (isInvitation ? 'invited' : 'active') && (expiresAt ?? 0) > clock.now();
-  };
-
   /** The records of an invitation that was accepted. */
   const recordAcceptance = (subject: string, becomesOperator: boolean, { ip }: RequestSource) => [
     audit.entry({ event: 'invitation.accepted', subject, ip }),
@@ -113,11 +106,10 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
   ];
 
   /** Sets the password and marks the link as used. `null` if the principal has changed since it was read. */
-  const tryUse = async (
+  const useLink = async (
     principal: PrincipalDocument,
     { isInvitation, expiresAt }: LinkTarget,
-    hash: string,
-    passwordHash: string,
+    { hash, passwordHash }: { hash: string; passwordHash: string },
     source: RequestSource,
   ): Promise<PrincipalDocument | null> => {
     const { id, epoch, operatorLinkHash } = principal;
@@ -173,41 +165,17 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     return applyChange(principal, use);
   };
 
-  /** Decides again while the link is valid, for example after a new passkey of a stranger. `null` if it is not valid any more. */
-  const useLink = async (
-    found: PrincipalDocument,
-    target: LinkTarget,
-    hash: string,
-    password: string,
-    source: RequestSource,
-  ): Promise<PrincipalDocument | null> => {
-    await passwordPolicy.validate(password, [found.handle]);
-    const passwordHash = await passwords.hash(password, source.isDisconnected);
-    let principal: PrincipalDocument | null = found;
-    while (principal && isLinkOf(principal, target, hash)) {
-      const user = await tryUse(principal, target, hash, passwordHash, source);
-      if (user) return user;
-      principal = await principals.findOne({ id: found.id });
-    }
-    return null;
-  };
-
-  /** Creates the first operator. `null` if the link is not valid any more. */
+  /** Creates the first operator. `null` if the link is not valid any more, or a concurrent request has. @throws handle_taken */
   const useFirstLink = async (
-    id: string,
-    { expiresAt }: LinkTarget,
-    hash: string,
-    { handle = '', password }: Choice,
+    { id, expiresAt }: { id: string; expiresAt: number },
+    { handle, hash, passwordHash }: { handle: string; hash: string; passwordHash: string },
     source: RequestSource,
   ): Promise<PrincipalDocument | null> => {
-    const canonical = canonicalHandle(handle);
-    await passwordPolicy.validate(password, [canonical]);
-    const passwordHash = await passwords.hash(password, source.isDisconnected);
     const now = clock.now();
     if (expiresAt <= now) return null;
     const operator: PrincipalDocument = {
       id,
-      handle: canonical,
+      handle,
       kind: 'human',
       state: 'active',
       passwordHash,
@@ -216,19 +184,48 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
       createdAt: now,
       updatedAt: now,
     };
-    return firstOperator.create(operator, recordAcceptance(id, true, source));
+    try {
+      await commit([principals.inserting(operator), ...recordAcceptance(id, true, source)]);
+      return operator;
+    } catch (error) {
+      if (!(error instanceof UniqueViolation)) throw error;
+      // Engines name either field if both exist.
+      if (await principals.findOne({ id })) return null;
+      throw provisioningErrors.handle_taken();
+    }
   };
 
-  /** Whether a request repeats the one that has used the link. */
-  const isRepetition = async (
-    { usedLink, ...user }: PrincipalDocument,
+  /** The principal whose link the same request has used. @throws link_spent for another request */
+  const repeat = async (
+    { principal }: LinkTarget,
     { handle, password }: Choice,
     { ip, isDisconnected }: RequestSource,
-  ): Promise<boolean> => {
-    if (!usedLink || (usedLink.purpose === 'setup' && canonicalForm(handle ?? '') !== user.handle))
-      return false;
-    if (!(await throttle.tryCountKey(REPETITIONS, usedLink.hash, ip))) return false;
-    return (await passwords.verify(user.passwordHash ?? null, password, isDisconnected)).ok;
+  ): Promise<PrincipalDocument> => {
+    const { usedLink, passwordHash = null } = principal ?? {};
+    const isSame =
+      usedLink &&
+      (usedLink.purpose !== 'setup' || canonicalForm(handle ?? '') === principal?.handle) &&
+      (await throttle.tryCountKey(REPETITIONS, usedLink.hash, ip)) &&
+      (await passwords.verify(passwordHash, password, isDisconnected)).ok;
+    if (!principal || !isSame) throw provisioningErrors.link_spent();
+    return principal;
+  };
+
+  /** The hash of a password that was chosen for a handle. @throws passwords_differ, WEAK_PASSWORD, OVERLOADED */
+  const hashChosen = async (
+    { password, confirmation }: Choice,
+    handle: string,
+    { isDisconnected }: RequestSource,
+  ): Promise<string> => {
+    if (confirmation !== undefined && confirmation !== password) {
+      throw provisioningErrors.passwords_differ({
+        details: [{ path: 'password_confirm', message: 'does not match password' }],
+      });
+    }
+    const problem = chosenPasswordProblem(password, passwords);
+    if (problem) throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
+    await passwordPolicy.validate(password, [handle]);
+    return passwords.hash(password, isDisconnected);
   };
 
   return {
@@ -242,54 +239,27 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
      * @throws link_unknown, link_spent, passwords_differ, WEAK_PASSWORD, VALIDATION_ERROR, handle_taken, RATE_LIMITED,
      * OVERLOADED
      */
-    async accept(
-      token: string,
-      { password, confirmation, handle }: Choice & { confirmation: string | undefined },
-      source: RequestSource,
-    ): Promise<PrincipalDocument> {
-      const target = await look(token, true);
+    async accept(token: string, choice: Choice, source: RequestSource): Promise<PrincipalDocument> {
       const id = principalIdOf(token) ?? '';
       const hash = sha256(token);
-      const use = async (): Promise<PrincipalDocument | null> => {
-        if (confirmation !== undefined && confirmation !== password) {
-          throw provisioningErrors.passwords_differ({
-            details: [{ path: 'password_confirm', message: 'does not match password' }],
-          });
-        }
-        const problem = chosenPasswordProblem(password, passwords);
-        if (problem) {
-          throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
-        }
-        return target.principal
-          ? useLink(target.principal, target, hash, password, source)
-          : useFirstLink(id, target, hash, { handle, password }, source);
+      let passwordHash: string | undefined;
+      const use = async (target: LinkTarget): Promise<PrincipalDocument | null> => {
+        const { principal, expiresAt } = target;
+        const handle = principal?.handle ?? canonicalHandle(choice.handle ?? '');
+        passwordHash ??= await hashChosen(choice, handle, source);
+        return principal
+          ? useLink(principal, target, { hash, passwordHash }, source)
+          : useFirstLink({ id, expiresAt }, { handle, hash, passwordHash }, source);
       };
-      let principal = target.isUsed ? null : await use();
-      if (!principal) {
-        const user = target.isUsed ? target.principal : await findLinkUser(principals, id, hash);
-        if (!user || !(await isRepetition(user, { handle, password }, source)))
-          throw provisioningErrors.link_spent();
-        principal = user;
+      for (;;) {
+        const target = await look(token, true);
+        // Decides again after another change, for example a new passkey of a stranger.
+        const principal = target.isUsed ? await repeat(target, choice, source) : await use(target);
+        if (!principal) continue;
+        await throttle.trustOnly(principal.handle, source.ip);
+        await deps.trustForCodes?.(id, source.ip);
+        return principal;
       }
-      await throttle.trustOnly(principal.handle, source.ip);
-      await deps.trustForCodes?.(id, source.ip);
-      return principal;
     },
   };
-}
-
-/** Reads the nearest principal, so that an identifier without a principal takes as long as one with a principal. */
-export async function findLinkOwner(
-  principals: Pick<PrincipalCollection, 'page'>,
-  id: string,
-): Promise<PrincipalDocument | null> {
-  const query = { where: { id: { lte: id } }, sort: 'id', desc: true, limit: 1 } as const;
-  const [nearest] = (await principals.page(query)).items;
-  return nearest?.id === id ? nearest : null;
-}
-
-/** The id of a principal in the token of a link. */
-export function principalIdOf(token: string): string | undefined {
-  const name = /^([0-9a-f]{32})[\w-]{43}$/.exec(token)?.[1];
-  return name === undefined ? undefined : `u_${name}`;
 }

@@ -3,17 +3,11 @@ import { inHours, type Messages } from '../../core/http/messages.js';
 import { requestDetails } from '../../core/http/request-details.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import { type Clock, DAY, HOUR } from '../../core/kernel/clock.js';
+import type { Random } from '../../core/kernel/secrets.js';
 import type { Effect } from '../../core/ops/commit.js';
 import type { Mail, Outbox } from '../../shared/email/outbox.js';
+import { linkUrl, newLink } from './link-tokens.js';
 import type { PrincipalDocument } from './store.js';
-
-/** A link with a token, which only its mail contains. */
-export interface MailedLink {
-  url: string;
-  /** SHA-256 of its token. */
-  hash: string;
-  expiresAt: number;
-}
 
 type Recipient = Pick<
   PrincipalDocument,
@@ -31,16 +25,28 @@ export type PersonMails = ReturnType<typeof createPersonMails>;
 export interface MailDependencies {
   outbox: Outbox;
   messages: Pick<Messages, 'negotiate'>;
+  issuer(): string;
+  clock: Clock;
+  random: Random;
 }
 
-export const RESET_LINK_LIFETIME_MS = HOUR;
-export const VERIFICATION_LINK_LIFETIME_MS = DAY;
+const RESET_LINK_LIFETIME_MS = HOUR;
+const VERIFICATION_LINK_LIFETIME_MS = DAY;
+
+/** Whether the person has an e-mail address that is not verified. */
+export const isVerificationDue = ({
+  kind,
+  handle,
+  emailVerifiedAt,
+}: Pick<PrincipalDocument, 'kind' | 'handle' | 'emailVerifiedAt'>): boolean =>
+  kind === 'human' && emailVerifiedAt === undefined && mailboxOf(handle) !== undefined;
 
 /** The name is greeted only if the mailbox is known to belong to the account: anyone can sign up with an address and a name. */
 const greetingOf = ({ name, invitedAt, emailVerifiedAt }: Recipient) =>
   name !== undefined && (invitedAt ?? emailVerifiedAt) !== undefined ? { name } : {};
 
-export function createPersonMails({ outbox, messages, clock }: MailDependencies & { clock: Clock }) {
+export function createPersonMails(deps: MailDependencies) {
+  const { outbox, messages, issuer, clock } = deps;
   const mailTo = (
     { id, handle }: Recipient,
     source: MailOrigin | undefined,
@@ -79,26 +85,39 @@ export function createPersonMails({ outbox, messages, clock }: MailDependencies 
     );
 
   return {
-    passwordReset: (person: Recipient, { url, hash, expiresAt }: MailedLink, source: RequestSource) =>
-      mailTo(person, source, {
-        key: `password-reset:${hash}`,
+    /** A link for a forgotten password: the fields of the person, and the mail for the commit that stores them. */
+    passwordReset(person: Recipient, source: RequestSource) {
+      const link = newLink(person.id, RESET_LINK_LIFETIME_MS, deps);
+      const { hash: mailedLinkHash, expiresAt } = link;
+      const mail = mailTo(person, source, {
+        key: `password-reset:${mailedLinkHash}`,
         template: 'password-reset',
         values: {
-          link: url,
+          link: linkUrl(issuer(), link),
           validFor: inHours(RESET_LINK_LIFETIME_MS / HOUR),
           ...greetingOf(person),
           ...requestDetails(source, clock.now()),
         },
         expiresAt,
-      }),
+      });
+      return { stored: { mailedLinkHash, mailedLinkExpiresAt: expiresAt }, mail };
+    },
 
-    verifyAddress: (person: Recipient, { url, hash, expiresAt }: MailedLink, source: RequestSource) =>
-      mailTo(person, source, {
-        key: `verify-email:${hash}`,
+    /** A link that verifies the address, likewise; undefined if that is not due. */
+    verification(person: Recipient & Pick<PrincipalDocument, 'kind'>, source: RequestSource) {
+      if (!isVerificationDue(person)) return undefined;
+      const { token, hash: verifyHash, expiresAt } = newLink(person.id, VERIFICATION_LINK_LIFETIME_MS, deps);
+      const mail = mailTo(person, source, {
+        key: `verify-email:${verifyHash}`,
         template: 'verify-email',
-        values: { link: url, validFor: inHours(VERIFICATION_LINK_LIFETIME_MS / HOUR) },
+        values: {
+          link: `${issuer()}/verify/${token}`,
+          validFor: inHours(VERIFICATION_LINK_LIFETIME_MS / HOUR),
+        },
         expiresAt,
-      }),
+      });
+      return { stored: { verifyHash, verifyExpiresAt: expiresAt }, mail };
+    },
 
     /** @param person before the change */
     passwordChanged(person: Recipient, source: RequestSource) {

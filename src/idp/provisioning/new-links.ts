@@ -1,15 +1,16 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import { DAY } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
-import { newId, sha256 } from '../../core/kernel/secrets.js';
+import { newId } from '../../core/kernel/secrets.js';
 import { actorOf } from '../../core/ops/audit.js';
 import { type Change, nullIfTaken } from '../../core/storage/collection.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
-import { linkUrl, newLinkToken, OPERATOR_LINK_LIFETIME_MS } from './first-operator.js';
+import { OPERATOR_LINK_LIFETIME_MS } from './first-operator.js';
 import { canonicalHandle } from './handles.js';
 import { CREATIONS } from './limits.js';
+import { linkUrl, newLink } from './link-tokens.js';
 import type { Dependencies } from './principals.js';
 import { OPERATOR_FIELDS, type PrincipalCollection, type PrincipalDocument } from './store.js';
 
@@ -42,15 +43,11 @@ export function createNewLinks(
   { throttle, issuer, commit, audit, clock, random }: NewLinkDependencies,
 ) {
   /** A new link of a principal, and the fields to store. */
-  const newLink = (id: string, { lifetimeMs, isForOperator }: LinkKind) => {
-    const token = newLinkToken(id, random);
-    const linkHash = sha256(token);
-    const stored = {
-      linkHash,
-      linkExpiresAt: clock.now() + lifetimeMs,
-      ...(isForOperator && { operatorLinkHash: linkHash }),
-    };
-    return { stored, url: linkUrl(issuer(), token) };
+  const createLink = (id: string, { lifetimeMs, isForOperator }: LinkKind) => {
+    const link = newLink(id, lifetimeMs, { clock, random });
+    const { hash: linkHash, expiresAt: linkExpiresAt } = link;
+    const stored = { linkHash, linkExpiresAt, ...(isForOperator && { operatorLinkHash: linkHash }) };
+    return { stored, url: linkUrl(issuer(), link) };
   };
 
   const recordInvitation = (subject: string, { isForOperator }: LinkKind, source: RequestSource) =>
@@ -68,7 +65,7 @@ export function createNewLinks(
   ) => {
     const now = clock.now();
     const id = newId('u_', clock, random);
-    const { stored, url } = newLink(id, kind);
+    const { stored, url } = createLink(id, kind);
     const principal: PrincipalDocument = {
       id,
       handle,
@@ -95,7 +92,7 @@ export function createNewLinks(
   ) => {
     const invited = await principals.findOne({ handle, state: 'invited' });
     if (!invited) return null;
-    const { stored, url } = newLink(invited.id, kind);
+    const { stored, url } = createLink(invited.id, kind);
     const renewal: Change<PrincipalDocument> = {
       set: { ...stored, ...(name && { name }), updatedAt: clock.now() },
       ...(!kind.isForOperator && { unset: ['operatorLinkHash'] }),
@@ -174,7 +171,7 @@ export function createNewLinks(
       { id }: PrincipalDocument,
       source: RequestSource,
     ): Promise<{ url: string; expiresAt: number } | null> {
-      const { stored, url } = newLink(id, RESET);
+      const { stored, url } = createLink(id, RESET);
       const { committed } = await commit([
         principals.changing({ id, kind: 'human', state: 'active' }, { set: stored }),
         audit.entry({ event: 'password.reset_begun', subject: id, ...actorOf(source) }),

@@ -110,16 +110,12 @@ async function creationPlugin(
         postLogoutRedirectUris: [body.post_logout_redirect_uris ?? []].flat(),
         isPublic: body.public ?? false,
         principalKinds: body.principal_kinds ?? [...KINDS],
-        strict: body.strict ?? false,
-        ...(body.logo_uri !== undefined && { logoUri: body.logo_uri }),
-        ...(body.id_token_signed_response_alg !== undefined && {
-          idTokenAlg: body.id_token_signed_response_alg,
-        }),
-        ...(body.backchannel_logout_uri !== undefined && {
-          backchannelLogoutUri: body.backchannel_logout_uri,
-        }),
-        ...(body.jwks !== undefined && { jwks: body.jwks }),
-        ...(body.jwks_uri !== undefined && { jwksUri: body.jwks_uri }),
+        strict: body.strict,
+        logoUri: body.logo_uri,
+        idTokenAlg: body.id_token_signed_response_alg,
+        backchannelLogoutUri: body.backchannel_logout_uri,
+        jwks: body.jwks,
+        jwksUri: body.jwks_uri,
       };
       const { client, secret } = await clients.create(input, requestSource(request));
       return reply

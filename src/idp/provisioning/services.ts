@@ -12,7 +12,6 @@ import { createPrincipals } from './principals.js';
 import { createRecovery } from './recovery.js';
 import { clientCollection, type EndSessions, principalCollection } from './store.js';
 import { createVerification, type SignedIn } from './verification.js';
-import { createVerificationLinks } from './verification-links.js';
 
 export interface ProvisioningModuleOptions {
   issuer(): string;
@@ -39,8 +38,7 @@ export function createProvisioningServices(context: ModuleContext, options: Prov
   const { issuer, isSignupOpen, mails, adminToken, inviteToken = adminToken } = options;
   const collection = principalCollection(store);
   const shared = { ...context, ...options };
-  const newVerification = mails && createVerificationLinks({ ...shared, mails });
-  const principals = createPrincipals(collection, { ...shared, newVerification });
+  const principals = createPrincipals(collection, shared);
   const { authenticate } = principals;
   const firstOperator = createFirstOperator(setupCollection(store), collection, shared);
   return {
@@ -53,8 +51,7 @@ export function createProvisioningServices(context: ModuleContext, options: Prov
     operators: createOperatorRoles(collection, context),
     firstOperator,
     /** Absent without a mail server. */
-    verification:
-      newVerification && createVerification(collection, { ...context, newVerification, authenticate }),
+    verification: mails && createVerification(collection, { ...context, mails, authenticate }),
     /** Absent without a mail server. */
     recovery: mails && createRecovery(collection, { ...shared, mails }),
     /**

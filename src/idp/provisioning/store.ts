@@ -167,19 +167,6 @@ export const findActive =
     return principal?.state === 'active' ? principal : null;
   };
 
-/**
- * The principal that has used this link; `null` if another link was used. It is a write that changes nothing, because a read does not see
- * what the majority has not confirmed yet.
- */
-export async function findLinkUser(
-  principals: Pick<PrincipalCollection, 'updateOne'>,
-  id: string,
-  hash: string,
-): Promise<PrincipalDocument | null> {
-  const user = await principals.updateOne({ id, state: 'active' }, { set: { state: 'active' } });
-  return user?.usedLink?.hash === hash ? user : null;
-}
-
 export function clientCollection(store: Store): ClientCollection {
   return store.collection<ClientDocument>('clients', {
     indexes: [['createdAt'], ['expiresAt']],

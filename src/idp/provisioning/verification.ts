@@ -3,15 +3,10 @@ import { isSecretOf, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
 import { MAIL_REQUESTS, mailsTo } from './limits.js';
-import { findLinkOwner, principalIdOf } from './links.js';
+import { findLinkOwner } from './link-tokens.js';
+import { isVerificationDue, type PersonMails } from './mails.js';
 import type { Dependencies, Principals } from './principals.js';
-import {
-  findLinkUser,
-  type PrincipalCollection,
-  type PrincipalDocument,
-  VERIFICATION_FIELDS,
-} from './store.js';
-import { isDue, type NewVerification } from './verification-links.js';
+import { type PrincipalCollection, type PrincipalDocument, VERIFICATION_FIELDS } from './store.js';
 
 /** Who signed in to a session. */
 export type SignedIn = Pick<PrincipalDocument, 'id' | 'epoch'>;
@@ -29,7 +24,7 @@ export interface AccountProof {
 export type AddressVerification = ReturnType<typeof createVerification>;
 
 export interface VerificationDependencies extends Dependencies {
-  newVerification: NewVerification;
+  mails: Pick<PersonMails, 'verification'>;
   authenticate: Principals['authenticate'];
   throttle: Pick<Throttle, 'count' | 'countKey'>;
 }
@@ -37,7 +32,7 @@ export interface VerificationDependencies extends Dependencies {
 const VERIFICATIONS = mailsTo('verify');
 
 export function createVerification(principals: PrincipalCollection, deps: VerificationDependencies) {
-  const { newVerification, authenticate, throttle, commit, audit, clock } = deps;
+  const { mails, authenticate, throttle, commit, audit, clock } = deps;
 
   /**
    * The person whom a link is about. Does not use it.
@@ -48,8 +43,7 @@ export function createVerification(principals: PrincipalCollection, deps: Verifi
     token: string,
     isSubmitted: boolean,
   ): Promise<{ person: PrincipalDocument; isUsed: boolean }> => {
-    const id = principalIdOf(token);
-    const person = id === undefined ? null : await findLinkOwner(principals, id);
+    const person = await findLinkOwner(principals, token);
     // Compares both hashes in every case, so that the duration reveals no more than the status.
     const isCurrent = isSecretOf(token, person?.verifyHash ?? UNUSED_HASH);
     const isUsed = isSecretOf(token, person?.usedLink?.hash ?? UNUSED_HASH);
@@ -75,7 +69,7 @@ export function createVerification(principals: PrincipalCollection, deps: Verifi
   };
 
   return {
-    isDue,
+    isDue: isVerificationDue,
 
     /**
      * Sends a new link, which replaces the previous one. `false` if it is not due.
@@ -83,10 +77,10 @@ export function createVerification(principals: PrincipalCollection, deps: Verifi
      */
     async sendAgain(sub: string, source: RequestSource): Promise<boolean> {
       const person = await principals.findOne({ id: sub });
-      if (person?.state !== 'active' || !isDue(person)) return false;
+      if (person?.state !== 'active' || !isVerificationDue(person)) return false;
       await throttle.count(MAIL_REQUESTS, source.ip);
       await throttle.countKey(VERIFICATIONS, person.handle, source.ip);
-      const link = newVerification(person, source);
+      const link = mails.verification(person, source);
       if (!link) return false;
       const { committed } = await commit([
         principals.changing({ id: sub, kind: 'human', state: 'active' }, { set: link.stored }),
@@ -103,33 +97,37 @@ export function createVerification(principals: PrincipalCollection, deps: Verifi
      * @throws link_unknown, link_spent, invalid_credentials, RATE_LIMITED, OVERLOADED
      */
     async verify(token: string, proof: AccountProof, source: RequestSource) {
-      const { person, isUsed } = await look(token, true);
-      const { id, epoch } = await prove(person, proof, source);
-      if (isUsed) return;
+      let target = await look(token, true);
+      const { id, epoch } = await prove(target.person, proof, source);
       const hash = sha256(token);
-      const now = clock.now();
-      const { committed } = await commit([
-        principals.changing(
-          {
-            id,
-            kind: 'human',
-            state: 'active',
-            epoch: epoch ?? null,
-            verifyHash: hash,
-            verifyExpiresAt: { gt: now },
-          },
-          {
-            set: {
-              emailVerifiedAt: now,
-              usedLink: { hash, purpose: 'verification', expiresAt: person.verifyExpiresAt ?? 0 },
-              updatedAt: now,
+      while (!target.isUsed) {
+        // The credentials have changed since they were proven.
+        if (target.person.epoch !== epoch) throw provisioningErrors.link_spent();
+        const now = clock.now();
+        const { committed } = await commit([
+          principals.changing(
+            {
+              id,
+              kind: 'human',
+              state: 'active',
+              epoch: epoch ?? null,
+              verifyHash: hash,
+              verifyExpiresAt: { gt: now },
             },
-            unset: VERIFICATION_FIELDS,
-          },
-        ),
-        audit.entry({ event: 'email.verified', subject: id, ip: source.ip }),
-      ]);
-      if (!committed && !(await findLinkUser(principals, id, hash))) throw provisioningErrors.link_spent();
+            {
+              set: {
+                emailVerifiedAt: now,
+                usedLink: { hash, purpose: 'verification', expiresAt: target.person.verifyExpiresAt ?? 0 },
+                updatedAt: now,
+              },
+              unset: VERIFICATION_FIELDS,
+            },
+          ),
+          audit.entry({ event: 'email.verified', subject: id, ip: source.ip }),
+        ]);
+        if (committed) return;
+        target = await look(token, true);
+      }
     },
   };
 }

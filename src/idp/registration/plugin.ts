@@ -3,7 +3,7 @@ import { parseBearer } from '../../core/http/authorization.js';
 import { access, type FastifyTypebox, type Guard, requestSource } from '../../core/http/routes.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
 import { RegistrationAnswer, RegistrationBody } from './schemas.js';
-import type { Registration } from './service.js';
+import { invalidToken, type Registration } from './service.js';
 
 /** The token of a request that the guard has accepted. */
 const accepted = new WeakMap<FastifyRequest, string>();
@@ -11,15 +11,10 @@ const accepted = new WeakMap<FastifyRequest, string>();
 /** Finds the initial access token before the body is read. Failures of an address are limited. */
 export function registrationGuard(registration: Registration, throttle: Throttle): Guard {
   return async (request) => {
-    let refusal: unknown;
     const tokenId = await throttle.attemptAsOperator(requestSource(request).ip, () =>
-      registration.authorize(parseBearer(request.headers.authorization)).catch((error: unknown) => {
-        if ((error as { code?: unknown }).code !== 'invalid_token') throw error;
-        refusal = error;
-        return null;
-      }),
+      registration.authorize(parseBearer(request.headers.authorization)),
     );
-    if (tokenId === null) throw refusal;
+    if (tokenId === null) throw invalidToken();
     accepted.set(request, tokenId);
   };
 }

@@ -18,11 +18,9 @@ const METHODS = { methods: AUTH_METHODS, defaultMethod: 'client_secret_basic' as
 
 export function createRegistration({ tokens, createClient, rules }: RegistrationDependencies) {
   return {
-    /** The ID of a usable initial access token. @throws invalid_token */
-    async authorize(token: string | undefined): Promise<string> {
-      const found = token === undefined ? null : await tokens.find(token);
-      if (!found) throw invalidToken();
-      return found.id;
+    /** The ID of a usable initial access token, else `null`. */
+    async authorize(token: string | undefined): Promise<string | null> {
+      return token === undefined ? null : ((await tokens.find(token))?.id ?? null);
     },
 
     /** @throws invalid_redirect_uri, invalid_client_metadata, invalid_token */
@@ -45,7 +43,7 @@ export function createRegistration({ tokens, createClient, rules }: Registration
       const registered = await createClient(
         {
           ...client,
-          ...(jwks && { jwks: { keys: jwks } }),
+          jwks: jwks && { keys: jwks },
           isPublic: method === 'none',
           principalKinds: ['human'],
           origin: 'dynamic',
@@ -76,7 +74,7 @@ export function createRegistration({ tokens, createClient, rules }: Registration
   };
 }
 
-const invalidToken = () =>
+export const invalidToken = () =>
   registrationErrors.invalid_token({
     headers: { 'www-authenticate': 'Bearer realm="idp-registration", error="invalid_token"' },
   });

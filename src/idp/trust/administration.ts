@@ -4,14 +4,8 @@ import type { Clock } from '../../core/kernel/clock.js';
 import { type ErrorDetail, invalidFields } from '../../core/kernel/errors.js';
 import { newId, type Random } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
-import type { CommitParts, Effect } from '../../core/ops/commit.js';
-import {
-  type Change,
-  type Collection,
-  nullIfTaken,
-  type Store,
-  type Where,
-} from '../../core/storage/collection.js';
+import { type CommitParts, decideAndCommit, type Effect } from '../../core/ops/commit.js';
+import type { Change, Collection, Store, Where } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import { isIssuerUri, linkId, MAX_ISSUER_LENGTH } from './service.js';
@@ -80,18 +74,30 @@ export function createTrustAdministration(store: Store, deps: TrustAdministratio
   };
 
   /** Changes the document if there is one, else inserts it. */
-  const save = async <T extends { id: string }>(
+  const save = <T extends { id: string }>(
     collection: Collection<T>,
     where: Where<T>,
     { added, change, record }: { added: T; change: Change<T>; record: Effect },
-  ): Promise<T> => {
-    for (;;) {
+  ): Promise<T> =>
+    decideAndCommit(commit, async () => {
       const found = await collection.findOne(where);
       const write = found ? collection.changing(where, change) : collection.inserting(added);
-      const outcome = await commit([write, record]).catch(nullIfTaken);
-      // Otherwise another command has added or removed it in between.
-      if (outcome?.committed) return found ? applyChange(found, change) : added;
-    }
+      return {
+        parts: [write, record],
+        result: found ? applyChange(found, change) : added,
+        // Another command has added it in between.
+        repeatIfTaken: true,
+      };
+    });
+
+  /** Deletes the document; `null` if there is none. */
+  const remove = async <T extends { id: string }>(
+    collection: Collection<T>,
+    found: T | null,
+    record: Effect,
+  ): Promise<T | null> => {
+    const deletion = found && (await commit([collection.deleting({ id: found.id } as Where<T>), record]));
+    return deletion?.committed ? found : null;
   };
 
   return {
@@ -122,8 +128,7 @@ export function createTrustAdministration(store: Store, deps: TrustAdministratio
       // First: a command that is interrupted can be repeated as long as the issuer is trusted.
       await links.deleteMany({ issuer });
       const record = { event: 'trusted_issuer.removed', subject: issuer, ...actorOf(source) };
-      const { committed } = await commit([issuers.deleting({ id: found.id }), audit.entry(record)]);
-      return committed ? found : null;
+      return remove(issuers, found, audit.entry(record));
     },
 
     /** Says which person a subject of a trusted issuer is. `null` if the issuer is not trusted. @throws VALIDATION_ERROR */
@@ -146,17 +151,11 @@ export function createTrustAdministration(store: Store, deps: TrustAdministratio
     },
 
     async unlink(issuer: string, subject: string, source: RequestSource) {
-      const id = linkId(issuer, subject);
-      const found = await links.findOne({ id });
+      const found = await links.findOne({ id: linkId(issuer, subject) });
       if (!found) return null;
-      const record = {
-        event: 'subject.unlinked',
-        subject: found.principal,
-        ...actorOf(source),
-        detail: issuer,
-      };
-      const { committed } = await commit([links.deleting({ id }), audit.entry(record)]);
-      return committed ? found : null;
+      const by = actorOf(source);
+      const record = { event: 'subject.unlinked', subject: found.principal, ...by, detail: issuer };
+      return remove(links, found, audit.entry(record));
     },
 
     listLinks: (issuer: string, after?: string) => readPage(links, { where: { issuer }, sort: 'id', after }),
@@ -189,10 +188,8 @@ export function createTrustAdministration(store: Store, deps: TrustAdministratio
 
     async removeAudience(issuer: string, source: RequestSource): Promise<AudienceDocument | null> {
       const found = isIssuerUri(issuer) ? await audiences.findOne({ issuer }) : null;
-      if (!found) return null;
       const record = { event: 'audience.removed', subject: issuer, ...actorOf(source) };
-      const { committed } = await commit([audiences.deleting({ id: found.id }), audit.entry(record)]);
-      return committed ? found : null;
+      return remove(audiences, found, audit.entry(record));
     },
   };
 }

@@ -98,8 +98,8 @@ export default [
     tests: [['idp/oidc/dpop', 'an invalid proof uses up neither a code nor a refresh token']],
   },
   {
-    name: 'a removed key ends no tokens', file: 'idp/provisioning/agent-keys.ts', in: 'store',
-    replace: '...(ending && { epoch: 1 })', by: '',
+    name: 'a removed key ends no tokens', file: 'idp/provisioning/agent-keys.ts', in: 'change',
+    replace: '...(isRemoval && { epoch: 1 })', by: '',
     tests: [['idp/oidc/agent-keys', 'removing a key ends the tokens of the agent; a disabled agent gets none']],
   },
   {

@@ -1,5 +1,6 @@
 import t from 'tap';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
+import { createLinks } from '../../../src/idp/provisioning/links.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import { auditOf, PASSWORD } from '../../kit/app.js';
 import {
@@ -326,6 +327,54 @@ t.test('a flood of invalid links never reaches argon2', async (t) => {
   await Promise.all(Array.from({ length: 200 }, (_, index) => accept(idp, paths[index % 2 ? 0 : 1])));
   // Each hash draws a salt.
   t.equal(idp.random.calls, calls);
+});
+
+t.test('of 50 concurrent acceptances one succeeds', async (t) => {
+  const idp = await idpApp(t, { limits: false });
+  const client = await idp.createClient();
+  const path = await invited(idp);
+  const passwords = Array.from({ length: 50 }, (_, index) => `${PASSWORD} ${index}`);
+  const answers = await Promise.all(passwords.map((password) => accept(idp, path, password)));
+  const statuses = answers.map(({ status }) => status);
+  t.same(statuses.toSorted(), [201, ...Array(49).fill(410)]);
+  const signIns = await Promise.all(
+    passwords.map((password) => idp.authorize(client, { sub: '', handle: HANDLE, password })),
+  );
+  t.same(
+    signIns.map(({ status }) => status),
+    statuses.map((status) => (status === 201 ? 302 : 401)),
+    'only the winner signs in',
+  );
+});
+
+t.test('a link without an account reads as much from the store as one with an account', async (t) => {
+  const idp = await idpApp(t);
+  const principals = principalCollection(await idpStore(t, idp));
+  await invited(idp, { handle: 'first@example.test' });
+  const id = (await invited(idp)).slice('/invite/'.length, -43);
+  const readsFor = async (id: string, setup: object | null, code: string) => {
+    const reads: string[] = [];
+    const counting = {
+      async page(query: Parameters<typeof principals.page>[0]) {
+        const page = await principals.page(query);
+        reads.push(...page.items.map(() => 'principal'));
+        return page;
+      },
+    };
+    const look = async () => reads.push('setup') && setup;
+    const links = createLinks(counting as never, { firstOperator: { look }, clock: idp.clock } as never);
+    await t.rejects(links.look(id + 'x'.repeat(43), false), { code });
+    return reads.sort();
+  };
+  for (const other of [id, id.replace(/.{8}$/, '0'.repeat(8)), 'f'.repeat(32)])
+    t.same(await readsFor(other, null, 'link_unknown'), ['principal', 'setup']);
+  const expired = { expiresAt: 1, hasExpired: true };
+  t.same(
+    await readsFor(id, expired, 'link_unknown'),
+    ['principal', 'setup'],
+    'not that of the first operator',
+  );
+  t.same(await readsFor('f'.repeat(32), expired, 'link_spent'), ['principal', 'setup']);
 });
 
 t.test('people are invited and agents minted while sign-up is closed', async (t) => {

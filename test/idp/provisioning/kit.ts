@@ -1,12 +1,9 @@
 import type { Test } from 'tap';
-import { createMessages } from '../../../src/core/http/messages.js';
-import { createAudit } from '../../../src/core/ops/audit.js';
-import { createModuleContext } from '../../../src/core/server/module-context.js';
-import { createPersonMails } from '../../../src/idp/provisioning/mails.js';
-import { createProvisioningModule } from '../../../src/idp/provisioning/module.js';
-import type { Outbox } from '../../../src/shared/email/outbox.js';
-import { type Answer, CHEAP } from '../../kit/app.js';
-import { NO_EFFECT } from '../../kit/effects.js';
+import { createCommit } from '../../../src/core/ops/commit.js';
+import { createNewLinks } from '../../../src/idp/provisioning/new-links.js';
+import { principalCollection } from '../../../src/idp/provisioning/store.js';
+import type { Answer } from '../../kit/app.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { type IdpApp, type IdpAppOptions, ISSUER, idpApp, idpStore } from '../../kit/idp.js';
 import { type MailSink, mailSink } from '../../kit/mail.js';
 import { COMMAND_SOURCE } from '../../kit/operator.js';
@@ -41,36 +38,16 @@ export async function mailedIdp(
   };
 }
 
-/** The domain in another process on the same store, and the paths of the links that it mails. */
-export async function otherProcess(t: Test, idp: IdpApp) {
-  const paths: string[] = [];
-  const mail: Outbox['mail'] = ({ values }) => {
-    if (typeof values['link'] === 'string') paths.push(new URL(values['link']).pathname);
-    return NO_EFFECT;
-  };
-  const context = createModuleContext(await idpStore(t, idp), {
-    ...{ clock: idp.clock, random: countedRandom('another process'), createAudit, hashing: CHEAP },
-    log: { info: () => undefined, warn: () => undefined, error: () => undefined },
-    ...{ production: true, limits: true, throttleSecret: 'x' },
-  });
-  const module = createProvisioningModule(context, {
-    ...{ issuer: () => ISSUER, uriRules: { allowHttp: false, nativeSchemes: [] }, isSignupOpen: false },
-    endSessions: async () => NO_EFFECT,
-    endClient: async () => NO_EFFECT,
-    idTokenAlgorithms: ['EdDSA'],
-    mails: createPersonMails({
-      outbox: { mail, deleteByUser: async () => undefined },
-      messages: createMessages(),
-      clock: idp.clock,
-    }),
-  });
-  return { ...module, paths };
-}
-
 /** The path of a link as `idp principal reset` prints it. */
 export async function printReset(t: Test, idp: IdpApp, sub: string): Promise<string> {
-  const { directory, links } = await otherProcess(t, idp);
-  const person = await directory.get(sub);
+  const store = await idpStore(t, idp);
+  const principals = principalCollection(store);
+  const links = createNewLinks(principals, {
+    ...{ commit: createCommit(store), audit: SILENT_AUDIT, clock: idp.clock, random: countedRandom(sub) },
+    throttle: { count: async () => undefined },
+    issuer: () => ISSUER,
+  });
+  const person = await principals.findOne({ id: sub });
   const link = person && (await links.reset(person, COMMAND_SOURCE));
   return new URL(link?.url ?? '').pathname;
 }

@@ -13,7 +13,6 @@ import { createPersonMails } from '../../../src/idp/provisioning/mails.js';
 import { createPrincipals } from '../../../src/idp/provisioning/principals.js';
 import { type PrincipalDocument, principalCollection } from '../../../src/idp/provisioning/store.js';
 import { createVerification } from '../../../src/idp/provisioning/verification.js';
-import { createVerificationLinks } from '../../../src/idp/provisioning/verification-links.js';
 import { fakeClock } from '../../kit/clock.js';
 import { NO_EFFECT } from '../../kit/effects.js';
 import { explore, type Scenario } from '../../kit/explore.js';
@@ -64,16 +63,17 @@ const silent = (clock: Clock, seed: string) => ({
 function domainOn(store: Store, seed: string) {
   const principals = principalCollection(store);
   const clock = fakeClock();
+  const basis = { clock, random: countedRandom(seed), issuer: () => 'https://id.example.test' };
   const mails = createPersonMails({
+    ...basis,
     outbox: {
       mail: ({ key }) => effectOf(mailsOf(store).ensuring({ id: key })),
       deleteByUser: async () => undefined,
     },
     messages: createMessages(),
-    clock,
   });
   const deps = {
-    ...{ clock, mails, random: countedRandom(seed), issuer: () => 'https://id.example.test' },
+    ...{ ...basis, mails },
     ...{ commit: createCommit(store), audit: createAudit(store, silent(clock, seed)) },
     signInMethods: signInMethodsOn(store),
     endSessions: async () => NO_EFFECT,
@@ -93,23 +93,19 @@ function domainOn(store: Store, seed: string) {
       trustOnly: async () => undefined,
       attempt: (_guess: unknown, evaluate: () => Promise<unknown>) => evaluate(),
     } as never,
-    firstOperator: { look: async () => null, create: async () => null },
+    firstOperator: { look: async () => null },
   };
   const { authenticate, changePassword } = createPrincipals(principals, deps);
   return {
     links: createLinks(principals, deps),
     directory: createDirectory(principals, deps),
-    verification: createVerification(principals, {
-      ...deps,
-      authenticate,
-      newVerification: createVerificationLinks(deps),
-    }),
+    verification: createVerification(principals, { ...deps, authenticate }),
     changePassword,
   };
 }
 
 const use = (kind: keyof typeof TOKENS, password: string) => (store: Store) =>
-  domainOn(store, password).links.accept(TOKENS[kind], { password, confirmation: undefined }, ORIGIN);
+  domainOn(store, password).links.accept(TOKENS[kind], { password }, ORIGIN);
 const change = (store: Store) =>
   domainOn(store, 'change')
     .changePassword({ id: SUB, handle: 'ada@example.test' }, { current: 'old', chosen: 'own' }, ORIGIN)
@@ -188,6 +184,37 @@ t.test(
         },
       };
       holds(t, await explore(scenario));
+    }
+  },
+);
+
+t.test(
+  'an acceptance beside a new invitation or a disabling is made or refused, in every order',
+  async (t) => {
+    const invited = async (store: Store): Promise<void> => {
+      await setup(store);
+      const unset = ['passwordHash', 'mailedLinkHash', 'mailedLinkExpiresAt'] as const;
+      await principalCollection(store).updateOne({ id: SUB }, { set: { state: 'invited' }, unset });
+    };
+    const invite = (store: Store) =>
+      domainOn(store, 'invite').links.invite({ handle: 'ada@example.test' }, ORIGIN);
+    for (const other of [invite, disable]) {
+      const isEither: Scenario['check'] = async (store, results) => {
+        const { passwordHash, linkHash } = await read(store);
+        const [accepted] = results;
+        const isAccepted = accepted?.status === 'fulfilled';
+        insist(!accepted || isAccepted === (passwordHash !== undefined), `${codes(results)}`);
+        insist(passwordHash === undefined || linkHash === undefined, 'a link leads to the account');
+      };
+      holds(
+        t,
+        await explore({
+          setup: invited,
+          actors: [use('printed', 'one'), other],
+          crash: true,
+          check: isEither,
+        }),
+      );
     }
   },
 );

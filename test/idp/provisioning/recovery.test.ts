@@ -7,9 +7,8 @@ import { mailCollection } from '../../../src/shared/email/store.js';
 import { factorCollection } from '../../../src/shared/factors/store.js';
 import { PASSWORD } from '../../kit/app.js';
 import { FACTOR_KEY } from '../../kit/factors.js';
-import { comparable, type IdpApp, ISSUER, idpApp, idpStore } from '../../kit/idp.js';
+import { comparable, type IdpApp, idpApp, idpStore } from '../../kit/idp.js';
 import { enterConsole, makeOperator } from '../../kit/operator.js';
-import { countedRandom } from '../../kit/random.js';
 import { sentence } from '../../kit/sentences.js';
 import { CHANGED, RESET, VERIFY } from '../../saas/auth/kit.js';
 import { linkOf, mailedIdp, printReset } from './kit.js';
@@ -112,13 +111,12 @@ t.test('a request for a link does the same work for every user name before its r
   const tasks: (() => Promise<unknown>)[] = [];
   const { forgotPassword } = createRecovery(principals, {
     commit: recorded('commit') as never,
-    mails: { passwordReset: () => undefined },
+    mails: {
+      passwordReset: () => ({ stored: { mailedLinkHash: '', mailedLinkExpiresAt: 0 }, mail: undefined }),
+    },
     throttle: { count: recorded('count') as never, tryCountKey: recorded('count key', true) as never },
     backgroundTasks: { run: (_what, work) => void tasks.push(work) },
-    issuer: () => ISSUER,
     audit: { recordFailure: recorded('audit') as never },
-    clock: idp.clock,
-    random: countedRandom('recovery'),
   });
   for (const one of [handle, 'nobody@example.test', 'nobody']) {
     calls.length = 0;

@@ -17,7 +17,7 @@ import { createOutbox } from '../../../src/shared/email/outbox.js';
 import { mailCollection } from '../../../src/shared/email/store.js';
 import { CHEAP, PASSWORD } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
-import { withEachCall } from '../../kit/killed-at.js';
+import { withEachCall } from '../../kit/each-call.js';
 import { countedRandom } from '../../kit/random.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { webhooksOn } from '../webhooks/kit.js';

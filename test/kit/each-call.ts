@@ -7,36 +7,6 @@ const isWrite = (name: string): name is WriteMethod =>
   ['inserting', 'ensuring', 'changing', 'deleting'].includes(name);
 
 /**
- * A store that kills its process (-9) at one of its calls.
- *
- * @param step the number of the call, from 1
- * @param moment `before` it, or `during`: after the call was sent and before its answer
- */
-export function killedAt(store: Store, step: number, moment: string): Store {
-  let calls = 0;
-  const die = () => process.kill(process.pid, 'SIGKILL');
-  return withEachCall(store, async (call) => {
-    const isThisOne = ++calls === step;
-    if (isThisOne && moment === 'before') die();
-    const answer = call();
-    if (isThisOne && moment === 'during') setImmediate(die);
-    return answer;
-  });
-}
-
-/** How many calls the work sends to the store. */
-export async function countCalls(store: Store, work: (store: Store) => Promise<unknown>): Promise<number> {
-  let calls = 0;
-  await work(
-    withEachCall(store, (call) => {
-      calls++;
-      return call();
-    }),
-  );
-  return calls;
-}
-
-/**
  * A store whose calls pass through a function.
  *
  * @param atCall gets the call, its name, such as `users.findOne`, and its arguments
