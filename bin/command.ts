@@ -15,6 +15,11 @@ export class CommandLine extends Command {
     return new CommandLine(name);
   }
 
+  /** Adds examples to the end of the help page. */
+  examples(...lines: readonly [string, ...string[]]): this {
+    return this.addHelpText('after', examples(...lines));
+  }
+
   override parseOptions(argv: string[]): ParseOptionsResult {
     const end = argv.indexOf('--');
     const isGroup = this.commands.length > 0;

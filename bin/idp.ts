@@ -6,63 +6,24 @@ await run({
   name: 'idp',
   summary: 'An OpenID Connect provider for people and agents.',
   commands: {
-    serve: { summary: 'Start the server', load: () => import('./commands/serve.js') },
-    backup: { summary: 'Copy the store into a new file', load: () => import('./commands/backup.js') },
-    store: { summary: 'Move to another database: copy, sql', load: () => import('./commands/store.js') },
-    audit: { summary: 'Read the audit: list, purge', load: () => import('./commands/audit.js') },
-    client: {
-      summary: 'Manage applications: create, list, update, rotate, delete',
-      load: () => import('./commands/client.js'),
-    },
-    'registration-token': {
-      summary: 'Manage tokens with which applications register themselves: create, list, revoke',
-      load: () => import('./commands/registration-token.js'),
-    },
-    resource: {
-      summary: 'Manage APIs: add, list, update, rotate, remove',
-      load: () => import('./commands/resource.js'),
-    },
-    delegation: {
-      summary: 'Manage which agents act for which people: list, revoke',
-      load: () => import('./commands/delegation.js'),
-    },
-    'trusted-issuer': {
-      summary:
-        'Manage providers whose identity assertions are accepted: set, list, remove, link, unlink, links',
-      load: () => import('./commands/trusted-issuer.js'),
-    },
-    audience: {
-      summary: 'Manage servers for which identity assertions are issued: set, list, remove',
-      load: () => import('./commands/audience.js'),
-    },
-    agent: {
-      summary: 'Manage agents: mint, rotate, key',
-      load: () => import('./commands/agent.js'),
-    },
-    invite: {
-      summary: 'Print a link with which a person creates an account',
-      load: () => import('./commands/invite.js'),
-    },
-    principal: {
-      summary: 'Manage principals: list, disable, enable, reset, remove-factor, remove-passkeys',
-      load: () => import('./commands/principal.js'),
-    },
-    operator: {
-      summary: 'Manage operators: grant, revoke, invite, list',
-      load: () => import('./commands/operator.js'),
-    },
-    login: {
-      summary: 'Sign in without a browser and print a token',
-      load: () => import('./commands/login.js'),
-    },
-    token: {
-      summary: 'Get tokens with tokens: exchange',
-      load: () => import('./commands/token.js'),
-    },
-    doctor: {
-      summary: 'Check the configuration, the store and the port',
-      load: () => import('./commands/doctor.js'),
-    },
+    serve: 'Start the server',
+    backup: 'Copy the store into a new file',
+    store: 'Move to another database: copy, sql',
+    audit: 'Read the audit: list, purge',
+    client: 'Manage applications: create, list, update, rotate, delete',
+    'registration-token': 'Manage tokens with which applications register themselves: create, list, revoke',
+    resource: 'Manage APIs: add, list, update, rotate, remove',
+    delegation: 'Manage which agents act for which people: list, revoke',
+    'trusted-issuer':
+      'Manage providers whose identity assertions are accepted: set, list, remove, link, unlink, links',
+    audience: 'Manage servers for which identity assertions are issued: set, list, remove',
+    agent: 'Manage agents: mint, rotate, key',
+    invite: 'Print a link with which a person creates an account',
+    principal: 'Manage principals: list, disable, enable, reset, remove-factor, remove-passkeys',
+    operator: 'Manage operators: grant, revoke, invite, list',
+    login: 'Sign in without a browser and print a token',
+    token: 'Get tokens with tokens: exchange',
+    doctor: 'Check the configuration, the store and the port',
   },
   examples: examples(
     'idp serve --port 8080',

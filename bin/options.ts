@@ -24,6 +24,9 @@ export function parseInteger(minimum: number, maximum: number, example: number):
 export const yesOrNo = (flag: string, description: string): Option =>
   new Option(`${flag} <yes|no>`, description).choices(['yes', 'no']);
 
+/** The value of such an option; undefined if it is not given. */
+export const isYes = (value: 'yes' | 'no' | undefined) => value && value === 'yes';
+
 /** The options that are given, and the environment variables for the others. */
 export function resolveFlags<P extends TProperties>(schema: TObject<P>, flags: Record<string, unknown>) {
   const given = Object.fromEntries(Object.entries(flags).filter(([, value]) => value !== undefined));

@@ -29,7 +29,8 @@ export interface Program<Values = any> {
   name: 'saas-backend' | 'idp';
   /** One sentence for the help. */
   summary: string;
-  commands: Record<string, CommandEntry>;
+  /** Their summaries, by the names of their files in `commands/`. */
+  commands: Record<string, string>;
   /** The command to run if the arguments contain none. */
   defaultCommand?: string;
   examples: string;
@@ -52,16 +53,10 @@ export interface SetupLink {
   url: string;
 }
 
-export interface CommandEntry {
-  summary: string;
-  /** Imports the file of the command when it is called. */
-  load(): Promise<CommandModule>;
-}
-
 /** One file of `commands/`. */
 export interface CommandModule {
   /** Declares arguments, options and action, or the subcommands of a group. */
-  define(command: Command, program: Program): void;
+  define(command: CommandLine, program: Program): void;
 }
 
 export interface Introduction {
@@ -127,21 +122,21 @@ function createCommandLine(program: Program, argv: readonly string[]): Command {
     .addHelpText('after', program.examples)
     .addHelpText('after', CONFIGURATION)
     .addHelpText('afterAll', EXIT_CODES)
-    .hook('preSubcommand', (_root, command) => load(command, program))
+    .hook('preSubcommand', (_root, command) => load(command as CommandLine, program))
     .hook('preAction', () => loadEnvironment(name));
   // Without a command only: a mistyped command must not be taken for an argument of the default one.
   const isUnnamed = argv[0] === undefined || argv[0].startsWith('-');
-  for (const [word, entry] of Object.entries(commands)) {
-    root.command(word, { isDefault: isUnnamed && word === defaultCommand }).summary(entry.summary);
+  for (const [word, summary] of Object.entries(commands)) {
+    root.command(word, { isDefault: isUnnamed && word === defaultCommand }).summary(summary);
   }
   return root;
 }
 
-async function load(command: Command, program: Program): Promise<void> {
-  const entry = program.commands[command.name()];
-  if (!entry) return;
-  const { define } = await entry.load();
-  command.description(entry.summary);
+async function load(command: CommandLine, program: Program): Promise<void> {
+  const summary = program.commands[command.name()];
+  if (summary === undefined) return;
+  const { define }: CommandModule = await import(`./commands/${command.name()}.js`);
+  command.description(summary);
   define(command, program);
   for (const group of groupsIn(command)) group.usage('<command> [options]').helpCommand(false);
   for (const leaf of leavesIn(command)) {

@@ -1,24 +1,24 @@
+import type { Page } from '../src/core/storage/collection.js';
 import {
   COMMAND_SOURCE,
   openProvisioning,
   type ProvisioningAdministration,
 } from '../src/idp/administration.js';
 import type { PrincipalDocument } from '../src/idp/provisioning/store.js';
-import type { Program } from './program.js';
-import { withStore } from './store.js';
-import { complain, fail } from './terminal.js';
+import type { CommonOptions } from './command.js';
+import { IDP, withStore } from './store.js';
+import { answerList, complain, fail } from './terminal.js';
 
-/** Shared by the commands for principals and clients. */
+/** Shared by the commands on the store of idp. */
 
 export { COMMAND_SOURCE };
 
 /** @param create whether a missing store is created; without it, the command fails */
 export function withProvisioning(
-  program: Program,
   { create }: { create: boolean },
   work: (administration: ProvisioningAdministration) => Promise<void>,
 ): Promise<void> {
-  return withStore(program, () => openProvisioning(complain, { create }), work);
+  return withStore(IDP, () => openProvisioning(complain, { create }), work);
 }
 
 /** The principal with this handle; the command fails without one. */
@@ -35,25 +35,38 @@ export function noPrincipal(handle: string): never {
 
 /** Runs `work` on the principal with a handle; the command fails without one. */
 export function withPrincipal(
-  program: Program,
   handle: string,
   work: (principal: PrincipalDocument, administration: ProvisioningAdministration) => Promise<void>,
 ): Promise<void> {
-  return withProvisioning(program, { create: false }, async (administration) =>
+  return withProvisioning({ create: false }, async (administration) =>
     work(await findPrincipal(administration, handle), administration),
   );
 }
 
-/** All items of a paginated list. */
-export async function allPages<Item>(
-  page: (after: string | undefined) => Promise<{ items: Item[]; next: string | null }>,
-): Promise<Item[]> {
-  const found: Item[] = [];
-  let after: string | undefined;
-  do {
-    const { items, next } = await page(after);
-    found.push(...items);
-    after = next ?? undefined;
-  } while (after !== undefined);
-  return found;
+/** Prints all items of a paginated list. */
+export function printList<Item>(
+  options: CommonOptions,
+  {
+    name,
+    columns,
+    viewOf,
+    page,
+  }: {
+    name: string;
+    columns: readonly string[];
+    viewOf(item: Item, options: CommonOptions): Record<string, unknown>;
+    page(administration: ProvisioningAdministration, after: string | undefined): Promise<Page<Item>>;
+  },
+): Promise<void> {
+  return withProvisioning({ create: false }, async (administration) => {
+    const found: Item[] = [];
+    let after: string | undefined;
+    do {
+      const { items, next } = await page(administration, after);
+      found.push(...items);
+      after = next ?? undefined;
+    } while (after !== undefined);
+    const views = found.map((item) => viewOf(item, options));
+    answerList(options, name, views, columns);
+  });
 }

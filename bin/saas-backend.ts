@@ -6,22 +6,13 @@ await run({
   name: 'saas-backend',
   summary: 'Accounts, sessions, payment events and an admin area over HTTP.',
   commands: {
-    serve: { summary: 'Start the server (default)', load: () => import('./commands/serve.js') },
-    backup: { summary: 'Copy the store into a new file', load: () => import('./commands/backup.js') },
-    store: { summary: 'Move to another database: copy, sql', load: () => import('./commands/store.js') },
-    audit: { summary: 'Read the audit: list, purge', load: () => import('./commands/audit.js') },
-    doctor: {
-      summary: 'Check the configuration, the store and the port',
-      load: () => import('./commands/doctor.js'),
-    },
-    user: {
-      summary: 'Manage users: create, import, show, suspend, unsuspend, grant',
-      load: () => import('./commands/user.js'),
-    },
-    billing: {
-      summary: 'Repair subscriptions: resync',
-      load: () => import('./commands/billing.js'),
-    },
+    serve: 'Start the server (default)',
+    backup: 'Copy the store into a new file',
+    store: 'Move to another database: copy, sql',
+    audit: 'Read the audit: list, purge',
+    doctor: 'Check the configuration, the store and the port',
+    user: 'Manage users: create, import, show, suspend, unsuspend, grant',
+    billing: 'Repair subscriptions: resync',
   },
   defaultCommand: 'serve',
   examples: examples(

@@ -2,9 +2,13 @@ import type { AppError } from '../src/core/kernel/errors.js';
 import type { Program } from './program.js';
 import { fail, sentences } from './terminal.js';
 
+/** The programs, for commands of one of them. */
+export const SAAS = { name: 'saas-backend', storeVariable: 'DATABASE_URI' } as const;
+export const IDP = { name: 'idp', storeVariable: 'IDP_DATABASE_URI' } as const;
+
 /** Runs `work` on what `open` opens, and closes it. A known error becomes a message and exit code 1. */
 export async function withStore<T extends { close(): Promise<void> }>(
-  { name, storeVariable }: Program,
+  { name, storeVariable }: Pick<Program, 'name' | 'storeVariable'>,
   open: () => Promise<T>,
   work: (opened: T) => Promise<void>,
 ): Promise<void> {

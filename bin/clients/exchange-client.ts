@@ -1,23 +1,24 @@
 import { decodeProtectedHeader } from 'jose';
-import { Type } from 'typebox';
-import { defineOptions, option } from '../../src/core/config/options.js';
+import { defineOptions } from '../../src/core/config/options.js';
 import type { Clock } from '../../src/core/kernel/clock.js';
 import { ACCESS_TOKEN, JWT } from '../../src/idp/oidc/delegations/actor.js';
 import { DELEGATION_TOKEN } from '../../src/idp/oidc/delegations/exchange.js';
 import { TOKEN_EXCHANGE } from '../../src/idp/oidc/tokens/request.js';
-import { type ClientOptions, discover, type LoginTokens, loginTokens, post } from './provider-client.js';
+import {
+  type ClientOptions,
+  clientOptions,
+  discover,
+  type LoginTokens,
+  loginTokens,
+  post,
+  text,
+} from './provider-client.js';
 
 /** A client of token exchange (RFC 8693), with which an agent acts for a person. */
 
-const text = (env: string, doc: string, secret = false) =>
-  option(Type.Optional(Type.String({ minLength: 1 })), { env, doc, secret });
-
-/** The options of `idp token exchange`; those of the client are the ones of `idp login`. */
+/** The options of `idp token exchange`. */
 export const exchangeSchema = defineOptions({
-  issuer: text('IDP_LOGIN_ISSUER', 'Issuer URL of the identity provider.'),
-  clientId: text('IDP_LOGIN_CLIENT_ID', 'Client ID of the application, or the sub of an agent.'),
-  clientSecret: text('IDP_LOGIN_CLIENT_SECRET', 'Client secret, unless the client is public.', true),
-  resource: text('IDP_LOGIN_RESOURCE', 'The API that the access token is for.'),
+  ...clientOptions,
   scope: text('IDP_LOGIN_SCOPE', 'Requested scopes.'),
   subjectToken: text('IDP_EXCHANGE_SUBJECT_TOKEN', 'The token to exchange.', true),
   actorToken: text('IDP_EXCHANGE_ACTOR_TOKEN', 'The proof of the agent.', true),

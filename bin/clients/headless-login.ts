@@ -3,6 +3,7 @@ import { defineOptions, option } from '../../src/core/config/options.js';
 import type { Clock } from '../../src/core/kernel/clock.js';
 import { newToken, type Random, sha256 } from '../../src/core/kernel/secrets.js';
 import {
+  clientOptions,
   discover,
   failureOf,
   LoginFailed,
@@ -12,6 +13,7 @@ import {
   type ProviderRequest,
   post,
   send,
+  text,
   verifyIdToken,
 } from './provider-client.js';
 
@@ -20,14 +22,9 @@ import {
  * no server has to listen at the redirect URI.
  */
 
-const text = (env: string, doc: string, secret = false) =>
-  option(Type.Optional(Type.String({ minLength: 1 })), { env, doc, secret });
-
-/** The options of `idp login`, as flags or environment variables. */
+/** The options of `idp login`. */
 export const loginSchema = defineOptions({
-  issuer: text('IDP_LOGIN_ISSUER', 'Issuer URL of the identity provider.'),
-  clientId: text('IDP_LOGIN_CLIENT_ID', 'Client ID of the application to sign in to.'),
-  clientSecret: text('IDP_LOGIN_CLIENT_SECRET', 'Client secret, unless the client is public.', true),
+  ...clientOptions,
   handle: text('IDP_LOGIN_HANDLE', 'Handle of the agent.'),
   password: text('IDP_LOGIN_PASSWORD', 'The password.', true),
   redirectUri: option(Type.String({ default: 'http://127.0.0.1/callback' }), {
@@ -38,7 +35,6 @@ export const loginSchema = defineOptions({
     env: 'IDP_LOGIN_SCOPE',
     doc: 'Requested scopes.',
   }),
-  resource: text('IDP_LOGIN_RESOURCE', 'The API that the access token is for.'),
 });
 
 export interface LoginRequest extends ProviderRequest {

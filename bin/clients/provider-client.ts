@@ -1,7 +1,20 @@
 import { createRemoteJWKSet, jwtVerify } from 'jose';
+import { Type } from 'typebox';
+import { option } from '../../src/core/config/options.js';
 import { isLoopback } from '../../src/core/config/public-url.js';
 
 /** Requests to an identity provider, for the commands that are clients of one. */
+
+export const text = (env: string, doc: string, secret = false) =>
+  option(Type.Optional(Type.String({ minLength: 1 })), { env, doc, secret });
+
+/** The options of a client, as flags or environment variables. */
+export const clientOptions = {
+  issuer: text('IDP_LOGIN_ISSUER', 'Issuer URL of the identity provider.'),
+  clientId: text('IDP_LOGIN_CLIENT_ID', 'Client ID of the application, or the sub of an agent.'),
+  clientSecret: text('IDP_LOGIN_CLIENT_SECRET', 'Client secret, unless the client is public.', true),
+  resource: text('IDP_LOGIN_RESOURCE', 'The API that the access token is for.'),
+};
 
 export interface LoginTokens {
   id_token?: string;

@@ -1,12 +1,11 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { InvalidArgumentError, Option } from 'commander';
 import { parseList } from '../../src/core/config/options.js';
 import { toTimestamp } from '../../src/core/http/schemas.js';
 import type { AllowedResource, AudienceDocument } from '../../src/idp/trust/store.js';
-import { type CommonOptions, examples } from '../command.js';
+import type { CommandLine, CommonOptions } from '../command.js';
 import { parseAllowedResource, resourcesView } from '../options.js';
-import type { Program } from '../program.js';
-import { allPages, COMMAND_SOURCE, withProvisioning } from '../provisioning.js';
-import { answer, answerList, fail } from '../terminal.js';
+import { COMMAND_SOURCE, printList, withProvisioning } from '../provisioning.js';
+import { answer, fail } from '../terminal.js';
 
 const SET = `Issue identity assertions (ID-JAG) for another authorization server, or replace for what. Applications exchange \
 the id_token of a person for them. The server needs IDP_IDENTITY_ASSERTIONS=issue or both.`;
@@ -17,11 +16,11 @@ type SetOptions = CommonOptions & {
   alg: 'EdDSA' | 'ES256';
 };
 
-export function define(group: Command, program: Program): void {
+export function define(group: CommandLine): void {
   const issuer = 'https://auth.chat.example';
   const set = `idp audience set ${issuer} --clients cid_…=wiki \\
       --resource https://api.chat.example=chat:read`;
-  group.addHelpText('after', examples(set, 'idp audience list', `idp audience remove ${issuer}`));
+  group.examples(set, 'idp audience list', `idp audience remove ${issuer}`);
   group
     .command('set')
     .summary('Issue identity assertions for another authorization server')
@@ -42,9 +41,9 @@ export function define(group: Command, program: Program): void {
         .choices(['EdDSA', 'ES256'])
         .default('EdDSA'),
     )
-    .addHelpText('after', examples(set))
+    .examples(set)
     .action((name: string, options: SetOptions) =>
-      withProvisioning(program, { create: true }, async ({ trust }) => {
+      withProvisioning({ create: true }, async ({ trust }) => {
         const { clients, resource: resources, alg } = options;
         const input = { clients, resources, ...(alg === 'ES256' && { algorithm: alg }) };
         answer(options, viewOf(await trust.setAudience(name, input, COMMAND_SOURCE), options));
@@ -53,21 +52,22 @@ export function define(group: Command, program: Program): void {
   group
     .command('list')
     .description('List the authorization servers for which assertions are issued')
-    .addHelpText('after', examples('idp audience list --json'))
+    .examples('idp audience list --json')
     .action((options: CommonOptions) =>
-      withProvisioning(program, { create: false }, async ({ trust }) => {
-        const found = await allPages((after) => trust.listAudiences(after));
-        const views = found.map((one) => viewOf(one, options));
-        answerList(options, 'audiences', views, ['issuer', 'clients', 'resources', 'alg']);
+      printList(options, {
+        name: 'audiences',
+        columns: ['issuer', 'clients', 'resources', 'alg'],
+        viewOf,
+        page: ({ trust }, after) => trust.listAudiences(after),
       }),
     );
   group
     .command('remove')
     .description('Issue no further assertion for an authorization server')
     .argument('<issuer>')
-    .addHelpText('after', examples(`idp audience remove ${issuer}`))
+    .examples(`idp audience remove ${issuer}`)
     .action((name: string, options: CommonOptions) =>
-      withProvisioning(program, { create: false }, async ({ trust }) => {
+      withProvisioning({ create: false }, async ({ trust }) => {
         const removed = await trust.removeAudience(name, COMMAND_SOURCE);
         if (!removed) fail(1, `There is no audience ${name}.`);
         answer(options, viewOf(removed, options));
@@ -86,16 +86,7 @@ function parseClients(text: string): AudienceDocument['clients'] {
 }
 
 const viewOf = (
-  {
-    issuer,
-    clients,
-    resources,
-    algorithm = 'EdDSA' as const,
-    createdAt,
-    updatedAt,
-  }: Omit<AudienceDocument, 'algorithm'> & {
-    algorithm?: 'EdDSA' | 'ES256';
-  },
+  { issuer, clients, resources, algorithm, createdAt, updatedAt }: AudienceDocument,
   { json }: CommonOptions,
 ) => ({
   issuer,
@@ -103,7 +94,7 @@ const viewOf = (
     ? clients.map(({ id, idThere }) => ({ client_id: id, client_id_there: idThere }))
     : clients.map(({ id, idThere }) => (id === idThere ? id : `${id}=${idThere}`)).join(' '),
   resources: resourcesView(resources, json),
-  alg: algorithm,
+  alg: algorithm ?? 'EdDSA',
   created_at: toTimestamp(createdAt),
   updated_at: toTimestamp(updatedAt),
 });

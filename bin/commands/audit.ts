@@ -1,9 +1,9 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import { InvalidArgumentError } from 'commander';
 import { DAY, HOUR, MINUTE, SECOND, systemClock } from '../../src/core/kernel/clock.js';
 import { type AuditRecord, toAuditView, writeActor } from '../../src/core/ops/audit.js';
 import { purgeAudit } from '../../src/core/server/audit-purge.js';
 import { readAuditOf } from '../../src/core/server/audit-reading.js';
-import { type CommonOptions, examples } from '../command.js';
+import type { CommandLine, CommonOptions } from '../command.js';
 import { parseInteger } from '../options.js';
 import type { Program } from '../program.js';
 import { createProgress } from '../progress.js';
@@ -34,16 +34,13 @@ interface PurgeOptions extends CommonOptions {
 
 const LISTED = 100;
 
-export function define(group: Command, program: Program): void {
+export function define(group: CommandLine, program: Program): void {
   const { name } = program;
   const retention = name === 'idp' ? 'IDP_AUDIT_RETENTION_DAYS' : 'AUDIT_RETENTION_DAYS';
-  group.addHelpText(
-    'after',
-    examples(
-      `${name} audit --follow`,
-      `${name} audit --since 24h --event login.`,
-      `${name} audit purge --days 90`,
-    ),
+  group.examples(
+    `${name} audit --follow`,
+    `${name} audit --since 24h --event login.`,
+    `${name} audit purge --days 90`,
   );
   group
     .command('list', { isDefault: true })
@@ -64,22 +61,19 @@ export function define(group: Command, program: Program): void {
       parseInteger(1, 99_999, LISTED),
     )
     .option('--json', 'Print one JSON object per line')
-    .addHelpText(
-      'after',
-      examples(
-        `${name} audit`,
-        `${name} audit --follow --json | jq -r .event`,
-        `${name} audit --since 2030-01-01 --until 2030-01-31 --subject ${name === 'idp' ? 'u_0197' : 'usr_0197'}`,
-        `${name} audit --since 24h --event login.failed --ip 203.0.113.7`,
-      ),
+    .examples(
+      `${name} audit`,
+      `${name} audit --follow --json | jq -r .event`,
+      `${name} audit --since 2030-01-01 --until 2030-01-31 --subject ${name === 'idp' ? 'u_0197' : 'usr_0197'}`,
+      `${name} audit --since 24h --event login.failed --ip 203.0.113.7`,
     )
-    .action((options: ListOptions, command: Command) => list(program, options, command));
+    .action((options: ListOptions, command: CommandLine) => list(program, options, command));
   group
     .command('purge')
     .summary('Delete old audit records')
     .description(PURGE)
     .option('--days <number>', `Days to keep (default: ${retention}, or 365)`, parseInteger(1, 36_500, 90))
-    .addHelpText('after', examples(`${name} audit purge`, `${name} audit purge --days 90 --json`))
+    .examples(`${name} audit purge`, `${name} audit purge --days 90 --json`)
     .action((options: PurgeOptions) => purge(program, options));
 }
 
@@ -101,7 +95,7 @@ function parseTime(text: string): Moment {
   throw new InvalidArgumentError('Use a time like 2030-01-31, 2030-01-31T12:00:00Z or 24h.');
 }
 
-async function list(program: Program, options: ListOptions, command: Command): Promise<void> {
+async function list(program: Program, options: ListOptions, command: CommandLine): Promise<void> {
   const { since, until, event, subject, ip, follow = false, json } = options;
   if (follow && until) command.error('error: --follow waits for new records, so it takes no --until.');
   // A script whose variable is empty must not list everything.

@@ -1,23 +1,19 @@
 import { statSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
-import type { Command } from 'commander';
 import { ConfigurationError } from '../../src/core/config/configuration-error.js';
 import { backup } from '../../src/core/server/backup.js';
-import { type CommonOptions, examples } from '../command.js';
+import type { CommandLine, CommonOptions } from '../command.js';
 import type { Program } from '../program.js';
 import { createProgress } from '../progress.js';
 import { fail, say, sentences } from '../terminal.js';
 
-export function define(command: Command, program: Program): void {
+export function define(command: CommandLine, program: Program): void {
   command
     .description('Copy the store into a new file. The server may be running.')
     .argument('<file>', 'File to create')
-    .addHelpText(
-      'after',
-      examples(
-        `${program.name} backup "/backups/$(date +%F).db"`,
-        `${program.name} backup /backups/now.db --json`,
-      ),
+    .examples(
+      `${program.name} backup "/backups/$(date +%F).db"`,
+      `${program.name} backup /backups/now.db --json`,
     )
     .action((file: string, options: CommonOptions) => writeBackup(program, file, options));
 }

@@ -1,10 +1,8 @@
-import type { Command } from 'commander';
 import { DAY, systemClock } from '../../src/core/kernel/clock.js';
 import { openBillingAdministration } from '../../src/saas/administration.js';
-import { type CommonOptions, examples } from '../command.js';
-import type { Program } from '../program.js';
+import type { CommandLine, CommonOptions } from '../command.js';
 import { createProgress } from '../progress.js';
-import { withStore } from '../store.js';
+import { SAAS, withStore } from '../store.js';
 import { complain, say } from '../terminal.js';
 
 interface ResyncOptions extends CommonOptions {
@@ -20,8 +18,8 @@ the provider fails to answer for a customer, and when --user names no customer.`
 /** How long the payment provider keeps its events. */
 const EVENT_RETENTION_MS = 30 * DAY;
 
-export function define(group: Command, program: Program): void {
-  group.addHelpText('after', examples('saas-backend billing resync --dry-run'));
+export function define(group: CommandLine): void {
+  group.examples('saas-backend billing resync --dry-run');
   group
     .command('resync')
     .summary('Repair subscriptions that differ from the payment provider')
@@ -29,18 +27,15 @@ export function define(group: Command, program: Program): void {
     .option('--user <id>', 'Only this user')
     .option('--since <date>', 'Only users with an event since this date, at most 30 days ago')
     .option('--dry-run', 'Print the differences and change nothing')
-    .addHelpText(
-      'after',
-      examples(
-        'saas-backend billing resync --dry-run',
-        'saas-backend billing resync --since 2030-01-31',
-        'saas-backend billing resync --user usr_0197',
-      ),
+    .examples(
+      'saas-backend billing resync --dry-run',
+      'saas-backend billing resync --since 2030-01-31',
+      'saas-backend billing resync --user usr_0197',
     )
-    .action((options: ResyncOptions, command: Command) => resync(program, options, command));
+    .action(resync);
 }
 
-async function resync(program: Program, options: ResyncOptions, command: Command): Promise<void> {
+async function resync(options: ResyncOptions, command: CommandLine): Promise<void> {
   const { user: userId, dryRun = false } = options;
   // A script whose variable is empty must not resync all users.
   if (userId === '') command.error('error: --user needs the identifier of a user, like usr_0197.');
@@ -50,7 +45,7 @@ async function resync(program: Program, options: ResyncOptions, command: Command
   const progress = createProgress({ name: 'customers', write: String });
   let processed = 0;
   await withStore(
-    program,
+    SAAS,
     () => openBillingAdministration(complain),
     async (billing) => {
       const report = await billing.run({
@@ -84,7 +79,7 @@ async function resync(program: Program, options: ResyncOptions, command: Command
   );
 }
 
-function parseSince({ since }: ResyncOptions, command: Command): number | undefined {
+function parseSince({ since }: ResyncOptions, command: CommandLine): number | undefined {
   if (since === undefined) return undefined;
   const time = /^\d{4}-\d\d-\d\d(T|$)/.test(since) ? Date.parse(since) : Number.NaN;
   if (Number.isNaN(time)) command.error(`error: --since takes a date like 2030-01-31, not '${since}'.`);

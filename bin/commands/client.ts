@@ -1,15 +1,12 @@
-import { readFileSync } from 'node:fs';
-import { type Command, Option } from 'commander';
+import { Option } from 'commander';
 import { parseList } from '../../src/core/config/options.js';
-import { withoutByteOrderMark } from '../../src/core/kernel/text.js';
 import { ID_TOKEN_ALGORITHMS, type IdTokenAlgorithm } from '../../src/idp/provisioning/clients.js';
 import { clientView } from '../../src/idp/provisioning/schemas.js';
 import { KINDS, type Kind } from '../../src/idp/provisioning/store.js';
-import { type CommonOptions, examples } from '../command.js';
-import { displayName, parseKinds, yesOrNo } from '../options.js';
-import type { Program } from '../program.js';
-import { allPages, COMMAND_SOURCE, withProvisioning } from '../provisioning.js';
-import { answer, answerList, fail } from '../terminal.js';
+import type { CommandLine, CommonOptions } from '../command.js';
+import { displayName, isYes, parseKinds, readJson, yesOrNo } from '../options.js';
+import { COMMAND_SOURCE, printList, withProvisioning } from '../provisioning.js';
+import { answer, fail } from '../terminal.js';
 
 interface DescribeOptions extends CommonOptions {
   name?: string;
@@ -36,14 +33,11 @@ limits it to one of them.`;
 
 const SHOWN_ONCE = 'The secret is shown only once.';
 
-export function define(group: Command, program: Program): void {
-  group.addHelpText(
-    'after',
-    examples(
-      'idp client create https://app.example.com/callback --name "My app"',
-      'idp client update cid_… --name "My app" --trusted yes',
-      'idp client rotate cid_…',
-    ),
+export function define(group: CommandLine): void {
+  group.examples(
+    'idp client create https://app.example.com/callback --name "My app"',
+    'idp client update cid_… --name "My app" --trusted yes',
+    'idp client rotate cid_…',
   );
   describe(group.command('create'))
     .summary('Register an application and show its secret once')
@@ -53,22 +47,24 @@ export function define(group: Command, program: Program): void {
     .option('--trusted', 'Skip consent for people who are signed in')
     .option('--strict', 'Require PKCE, and the sign-in form instead of HTTP Basic for people')
     .option('--device', 'People may sign in on devices without a browser, by a code (IDP_DEVICE_FLOW)')
-    .addHelpText(
-      'after',
-      examples(
-        'idp client create https://app.example.com/callback --name "My app"',
-        'idp client create http://127.0.0.1/callback --public --kinds agent',
-        'idp client create --device --public --kinds human --name "My TV app"',
-      ),
+    .examples(
+      'idp client create https://app.example.com/callback --name "My app"',
+      'idp client create http://127.0.0.1/callback --public --kinds agent',
+      'idp client create --device --public --kinds human --name "My TV app"',
     )
-    .action((redirectUris: string[] | undefined, options: CreateOptions, command: Command) =>
-      create(program, redirectUris, options, command),
-    );
+    .action(create);
   group
     .command('list')
     .description('List all applications')
-    .addHelpText('after', examples('idp client list', 'idp client list --json'))
-    .action((options: CommonOptions) => list(program, options));
+    .examples('idp client list', 'idp client list --json')
+    .action((options: CommonOptions) =>
+      printList(options, {
+        name: 'clients',
+        columns: ['client_id', 'client_name', 'redirect_uris'],
+        viewOf: clientView,
+        page: ({ clients }, after) => clients.list(after),
+      }),
+    );
   describe(group.command('update'))
     .description('Change the given fields of an application')
     .argument('<client-id>')
@@ -78,26 +74,29 @@ export function define(group: Command, program: Program): void {
       yesOrNo('--strict', 'Whether to require PKCE, and the sign-in form instead of HTTP Basic for people'),
     )
     .addOption(yesOrNo('--device', 'Whether people may sign in on devices without a browser'))
-    .addHelpText('after', examples('idp client update cid_… --name "My app" --trusted yes'))
-    .action((clientId: string, options: UpdateOptions, command: Command) =>
-      update(program, clientId, options, command),
-    );
+    .examples('idp client update cid_… --name "My app" --trusted yes')
+    .action(update);
   group
     .command('rotate')
     .description('Show a new secret once; the old one works for another 24 hours')
     .argument('<client-id>')
     .option('--at-once', 'End the old secret now, for instance because it has leaked')
-    .addHelpText('after', examples('idp client rotate cid_…', 'idp client rotate cid_… --at-once'))
-    .action((clientId: string, options: RotateOptions) => rotate(program, clientId, options));
+    .examples('idp client rotate cid_…', 'idp client rotate cid_… --at-once')
+    .action(rotate);
   group
     .command('delete')
     .description('Delete an application; sign-in there stops and its tokens end')
     .argument('<client-id>')
-    .addHelpText('after', examples('idp client delete cid_…'))
-    .action((clientId: string, options: CommonOptions) => remove(program, clientId, options));
+    .examples('idp client delete cid_…')
+    .action((clientId: string, options: CommonOptions) =>
+      withProvisioning({ create: false }, async ({ clients }) => {
+        const deleted = await clients.delete(clientId, COMMAND_SOURCE);
+        answer(options, clientView(deleted ?? unknown(clientId)));
+      }),
+    );
 }
 
-function describe(command: Command): Command {
+function describe(command: CommandLine): CommandLine {
   return command
     .option('--name <text>', 'Name of the application, shown on its sign-in page')
     .option(
@@ -122,25 +121,18 @@ function describe(command: Command): Command {
 }
 
 /** The public keys in the file, or where they are published. */
-function readKeys(command: Command, { jwks, jwksUri }: DescribeOptions) {
-  if (jwksUri !== undefined) return { jwksUri, ...(jwks !== undefined && { jwks }) };
-  if (jwks === undefined) return {};
-  try {
-    const set: unknown = JSON.parse(withoutByteOrderMark(readFileSync(jwks, 'utf8')));
-    // One key is a set of one.
-    const isKey = typeof set === 'object' && set !== null && 'kty' in set;
-    return { jwks: isKey ? { keys: [set] } : set };
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    return command.error(`error: the file of --jwks cannot be read as JSON: ${reason}`);
-  }
+function readKeys(command: CommandLine, { jwks, jwksUri }: DescribeOptions) {
+  if (jwksUri !== undefined || jwks === undefined) return { jwksUri, jwks };
+  const set = readJson(command, jwks);
+  // One key is a set of one.
+  const isKey = typeof set === 'object' && set !== null && 'kty' in set;
+  return { jwks: isKey ? { keys: [set] } : set };
 }
 
 async function create(
-  program: Program,
   redirectUris: string[] | undefined,
   options: CreateOptions,
-  command: Command,
+  command: CommandLine,
 ): Promise<void> {
   if (!redirectUris && !options.device) {
     command.error('error: redirect URIs are missing, like https://app.example.com/callback');
@@ -155,76 +147,51 @@ async function create(
     trusted: options.trusted === true,
     strict: options.strict === true,
     device: options.device === true,
-    ...(options.idTokenAlg && { idTokenAlg: options.idTokenAlg }),
+    idTokenAlg: options.idTokenAlg,
     ...readKeys(command, options),
-    ...(options.logo !== undefined && { logoUri: options.logo }),
-    ...(options.backchannelLogoutUri !== undefined && {
-      backchannelLogoutUri: options.backchannelLogoutUri,
-    }),
+    logoUri: options.logo,
+    backchannelLogoutUri: options.backchannelLogoutUri,
   };
-  await withProvisioning(program, { create: true }, async ({ clients }) => {
+  await withProvisioning({ create: true }, async ({ clients }) => {
     const { client, secret } = await clients.create(input, COMMAND_SOURCE);
     if (secret === null) return answer(options, clientView(client));
     answer(options, { ...clientView(client), client_secret: secret }, SHOWN_ONCE);
   });
 }
 
-function list(program: Program, options: CommonOptions): Promise<void> {
-  return withProvisioning(program, { create: false }, async ({ clients }) => {
-    const found = await allPages((after) => clients.list(after));
-    answerList(options, 'clients', found.map(clientView), ['client_id', 'client_name', 'redirect_uris']);
-  });
-}
-
-async function update(
-  program: Program,
-  clientId: string,
-  options: UpdateOptions,
-  command: Command,
-): Promise<void> {
-  const { redirectUris, postLogoutUris, kinds, trusted, strict, device } = options;
-  const { logo, backchannelLogoutUri, idTokenAlg } = options;
+async function update(clientId: string, options: UpdateOptions, command: CommandLine): Promise<void> {
+  const { redirectUris, postLogoutUris, kinds, logo, backchannelLogoutUri, idTokenAlg } = options;
   const change = {
     ...displayName(command, options),
-    ...(redirectUris && { redirectUris }),
-    ...(postLogoutUris && { postLogoutRedirectUris: postLogoutUris }),
-    ...(kinds && { principalKinds: kinds }),
-    ...(trusted && { trusted: trusted === 'yes' }),
-    ...(strict && { strict: strict === 'yes' }),
-    ...(device && { device: device === 'yes' }),
-    ...(logo !== undefined && { logoUri: logo }),
-    ...(idTokenAlg && { idTokenAlg }),
+    redirectUris,
+    postLogoutRedirectUris: postLogoutUris,
+    principalKinds: kinds,
+    trusted: isYes(options.trusted),
+    strict: isYes(options.strict),
+    device: isYes(options.device),
+    logoUri: logo,
+    idTokenAlg,
     ...readKeys(command, options),
-    ...(backchannelLogoutUri !== undefined && { backchannelLogoutUri }),
+    backchannelLogoutUri,
   };
-  if (Object.keys(change).length === 0) {
+  if (Object.values(change).every((value) => value === undefined)) {
     command.error('error: no change is given. Use at least one option, like --name "My app".');
   }
-  await withProvisioning(program, { create: false }, async ({ clients }) => {
-    answer(
-      options,
-      clientView((await clients.update(clientId, change, COMMAND_SOURCE)) ?? unknown(clientId)),
-    );
+  await withProvisioning({ create: false }, async ({ clients }) => {
+    const updated = await clients.update(clientId, change, COMMAND_SOURCE);
+    answer(options, clientView(updated ?? unknown(clientId)));
   });
 }
 
-function rotate(program: Program, clientId: string, options: RotateOptions): Promise<void> {
-  return withProvisioning(program, { create: false }, async ({ clients }) => {
+async function rotate(clientId: string, { atOnce, ...options }: RotateOptions): Promise<void> {
+  await withProvisioning({ create: false }, async ({ clients }) => {
     const client = (await clients.find(clientId)) ?? unknown(clientId);
     if (client.secretHash === undefined)
       fail(1, `${clientId} has no secret: it is public or signs in with a key.`);
-    const secret = await clients.rotate(clientId, { atOnce: options.atOnce === true }, COMMAND_SOURCE);
+    const secret = await clients.rotate(clientId, { atOnce: atOnce === true }, COMMAND_SOURCE);
     if (secret === null) fail(1, `${clientId} was changed at the same time. Check it and try again.`);
     answer(options, { client_id: clientId, client_secret: secret }, SHOWN_ONCE);
   });
 }
 
-function remove(program: Program, clientId: string, options: CommonOptions): Promise<void> {
-  return withProvisioning(program, { create: false }, async ({ clients }) => {
-    answer(options, clientView((await clients.delete(clientId, COMMAND_SOURCE)) ?? unknown(clientId)));
-  });
-}
-
-function unknown(clientId: string): never {
-  return fail(1, `There is no client ${clientId}.`);
-}
+const unknown = (clientId: string): never => fail(1, `There is no client ${clientId}.`);

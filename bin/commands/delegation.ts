@@ -1,36 +1,30 @@
-import type { Command } from 'commander';
 import { toTimestamp, toTimestampOrNull } from '../../src/core/http/schemas.js';
 import type { ActiveDelegation } from '../../src/idp/oidc/delegations/service.js';
-import { type CommonOptions, examples } from '../command.js';
-import type { Program } from '../program.js';
-import { allPages, COMMAND_SOURCE, withProvisioning } from '../provisioning.js';
-import { answer, answerList, fail } from '../terminal.js';
+import type { CommandLine, CommonOptions } from '../command.js';
+import { COMMAND_SOURCE, printList, withProvisioning } from '../provisioning.js';
+import { answer, fail } from '../terminal.js';
 
-export function define(group: Command, program: Program): void {
-  group.addHelpText('after', examples('idp delegation list', 'idp delegation revoke dlg_…'));
+export function define(group: CommandLine): void {
+  group.examples('idp delegation list', 'idp delegation revoke dlg_…');
   group
     .command('list')
     .description('List which agents act for which people, where and until when')
-    .addHelpText('after', examples('idp delegation list --json'))
+    .examples('idp delegation list --json')
     .action((options: CommonOptions) =>
-      withProvisioning(program, { create: false }, async ({ delegations }) => {
-        const found = await allPages((after) => delegations.page(after));
-        const columns = ['id', 'person', 'agent', 'resource', 'scopes', 'expires_at'];
-        answerList(
-          options,
-          'delegations',
-          found.map((one) => viewOf(one, options)),
-          columns,
-        );
+      printList(options, {
+        name: 'delegations',
+        columns: ['id', 'person', 'agent', 'resource', 'scopes', 'expires_at'],
+        viewOf,
+        page: ({ delegations }, after) => delegations.page(after),
       }),
     );
   group
     .command('revoke')
     .description('End a delegation at once, with everything that was issued for it')
     .argument('<id>')
-    .addHelpText('after', examples('idp delegation revoke dlg_…'))
+    .examples('idp delegation revoke dlg_…')
     .action((id: string, options: CommonOptions) =>
-      withProvisioning(program, { create: false }, async ({ delegations }) => {
+      withProvisioning({ create: false }, async ({ delegations }) => {
         const isEnded = await delegations.end(id, { ip: COMMAND_SOURCE.ip });
         if (!isEnded) fail(1, `There is no delegation ${id}.`);
         answer(options, { id, revoked: true });

@@ -1,16 +1,15 @@
-import type { Command } from 'commander';
 import type { Finding } from '../../src/core/server/doctor.js';
-import { type CommonOptions, examples } from '../command.js';
+import type { CommandLine, CommonOptions } from '../command.js';
 import type { Program } from '../program.js';
 import { say, style } from '../terminal.js';
 
 const DESCRIPTION = `Check the configuration, the store and the port as a start does, and explain each problem and warning. \
 The command changes nothing and prints no secret. It exits with 1 when a problem would keep the server from starting.`;
 
-export function define(command: Command, program: Program): void {
+export function define(command: CommandLine, program: Program): void {
   command
     .description(DESCRIPTION)
-    .addHelpText('after', examples(`${program.name} doctor`, `${program.name} doctor --json`))
+    .examples(`${program.name} doctor`, `${program.name} doctor --json`)
     .action((options: CommonOptions) => examine(program, options));
 }
 

@@ -1,8 +1,6 @@
-import type { Command } from 'commander';
 import { toTimestamp } from '../../src/core/http/schemas.js';
-import { type CommonOptions, examples } from '../command.js';
+import type { CommandLine, CommonOptions } from '../command.js';
 import { displayName, parseInteger } from '../options.js';
-import type { Program } from '../program.js';
 import { COMMAND_SOURCE, withProvisioning } from '../provisioning.js';
 import { answer } from '../terminal.js';
 
@@ -11,36 +9,21 @@ type InviteOptions = CommonOptions & { days?: number; name?: string };
 const DESCRIPTION = `Print a link with which a person creates an account. The link works once. A second invitation of a \
 person who has not used the first ends the first.`;
 
-export function define(command: Command, program: Program): void {
+export function define(command: CommandLine): void {
   command
     .description(DESCRIPTION)
     .argument('<handle>', 'Name that the person signs in with, like ada@example.com')
     .option('--days <number>', 'Days until the link expires, 1 to 30 (default: 7)', parseInteger(1, 30, 7))
     .option('--name <text>', 'Display name')
-    .addHelpText(
-      'after',
-      examples('idp invite ada@example.com', 'idp invite ada@example.com --name "Ada Lovelace" --days 1'),
-    )
-    .action((handle: string, options: InviteOptions) => invite(program, command, handle, options));
+    .examples('idp invite ada@example.com', 'idp invite ada@example.com --name "Ada Lovelace" --days 1')
+    .action(invite);
 }
 
-async function invite(
-  program: Program,
-  command: Command,
-  handle: string,
-  options: InviteOptions,
-): Promise<void> {
-  const name = displayName(command, options);
+async function invite(handle: string, options: InviteOptions, command: CommandLine): Promise<void> {
   const { days } = options;
-  await withProvisioning(program, { create: true }, async ({ links }) => {
-    const invitation = await links.invite(
-      { handle, ...name, ...(days !== undefined && { days }) },
-      COMMAND_SOURCE,
-    );
-    answer(options, {
-      handle: invitation.principal.handle,
-      invite_url: invitation.url,
-      expires_at: toTimestamp(invitation.expiresAt),
-    });
+  const input = { handle, ...displayName(command, options), ...(days !== undefined && { days }) };
+  await withProvisioning({ create: true }, async ({ links }) => {
+    const { principal, url, expiresAt } = await links.invite(input, COMMAND_SOURCE);
+    answer(options, { handle: principal.handle, invite_url: url, expires_at: toTimestamp(expiresAt) });
   });
 }

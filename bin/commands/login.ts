@@ -1,12 +1,11 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
-import type { Command } from 'commander';
 import { systemClock, toSeconds } from '../../src/core/kernel/clock.js';
 import { sha256, systemRandom } from '../../src/core/kernel/secrets.js';
 import { type DeviceCode, logInOnDevice } from '../clients/device-login.js';
 import { logIn, loginSchema } from '../clients/headless-login.js';
 import { LoginFailed, type LoginTokens } from '../clients/provider-client.js';
-import { type CommonOptions, examples } from '../command.js';
+import type { CommandLine, CommonOptions } from '../command.js';
 import { resolveFlags } from '../options.js';
 import { readPassword } from '../password.js';
 import { writeSecretFile } from '../secret-file.js';
@@ -34,7 +33,7 @@ from a file, like IDP_LOGIN_PASSWORD_FILE. No secret is an argument, because oth
 /** A cached token with less time left is not used. */
 const MIN_REMAINING_SECONDS = 60;
 
-export function define(command: Command): void {
+export function define(command: CommandLine): void {
   command
     .description(DESCRIPTION)
     .option('--issuer <url>', 'Identity provider')
@@ -49,19 +48,16 @@ export function define(command: Command): void {
     .option('--resource <uri>', 'API that the access token is for')
     .option('--device', 'Show a code that a person enters in a browser')
     .option('--cache <file>', 'Store the tokens there, readable by the owner only, and reuse them')
-    .addHelpText(
-      'after',
-      examples(
-        'idp login --issuer https://id.example.com --client cid_… \\',
-        '  --handle scout@agents.example --password-stdin < password.txt',
-        'idp login --resource https://api.example.com --scope files:read',
-        'idp login --device --client cid_… --cache tokens.json',
-      ),
+    .examples(
+      'idp login --issuer https://id.example.com --client cid_… \\',
+      '  --handle scout@agents.example --password-stdin < password.txt',
+      'idp login --resource https://api.example.com --scope files:read',
+      'idp login --device --client cid_… --cache tokens.json',
     )
-    .action((options: LoginOptions) => login(options, command));
+    .action(login);
 }
 
-async function login(options: LoginOptions, command: Command): Promise<void> {
+async function login(options: LoginOptions, command: CommandLine): Promise<void> {
   const { password: configured, ...request } = readRequest(options, command);
   const { cache, device } = options;
   const cached = cache === undefined ? null : readCache(cache, request);
@@ -81,7 +77,7 @@ async function login(options: LoginOptions, command: Command): Promise<void> {
 async function withPassword(
   { passwordStdin }: LoginOptions,
   { configured, ...request }: Request & { configured: string | undefined },
-  command: Command,
+  command: CommandLine,
 ): Promise<LoginTokens> {
   const handle = request.handle ?? missing(command, '--handle');
   const password = passwordStdin ? await readPassword(process.stdin) : configured;
@@ -119,7 +115,7 @@ interface Request {
 
 function readRequest(
   { issuer, client: clientId, handle, redirectUri, scope, resource, device, passwordStdin }: LoginOptions,
-  command: Command,
+  command: CommandLine,
 ): Request & { password?: string | undefined } {
   if (device && (handle !== undefined || passwordStdin))
     command.error('error: --device takes no handle and no password: the person signs in with a browser');
@@ -133,7 +129,7 @@ function readRequest(
   };
 }
 
-function missing(command: Command, option: string): never {
+function missing(command: CommandLine, option: string): never {
   return command.error(`error: ${option} is missing`);
 }
 

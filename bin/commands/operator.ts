@@ -1,11 +1,9 @@
-import type { Command } from 'commander';
 import { toTimestamp } from '../../src/core/http/schemas.js';
 import type { PrincipalDocument } from '../../src/idp/provisioning/store.js';
-import { type CommonOptions, examples } from '../command.js';
+import type { CommandLine, CommonOptions } from '../command.js';
 import { displayName } from '../options.js';
-import type { Program } from '../program.js';
-import { allPages, COMMAND_SOURCE, noPrincipal, withPrincipal, withProvisioning } from '../provisioning.js';
-import { answer, answerList, fail } from '../terminal.js';
+import { COMMAND_SOURCE, noPrincipal, printList, withPrincipal, withProvisioning } from '../provisioning.js';
+import { answer, fail } from '../terminal.js';
 
 type InviteOptions = CommonOptions & { name?: string };
 
@@ -17,38 +15,53 @@ one hour.`;
 
 const REVOKE = `End the role. Open pages of the console stop working with the next request; the account stays.`;
 
-export function define(group: Command, program: Program): void {
-  group
-    .description(GROUP)
-    .addHelpText('after', examples('idp operator invite ada@example.com', 'idp operator list'));
+export function define(group: CommandLine): void {
+  group.description(GROUP).examples('idp operator invite ada@example.com', 'idp operator list');
   group
     .command('grant')
     .description('Make a person with an account an operator')
     .argument('<handle>')
-    .addHelpText('after', examples('idp operator grant ada@example.com'))
-    .action((handle: string, options: CommonOptions) => grant(program, handle, options));
+    .examples('idp operator grant ada@example.com')
+    .action((handle: string, options: CommonOptions) =>
+      withPrincipal(handle, async (person, { operators }) => {
+        if (person.kind === 'agent') fail(1, `${person.handle} is an agent. Only people can be operators.`);
+        if (person.state !== 'active') fail(1, explainState(person));
+        const operator = await operators.grant(person.id, COMMAND_SOURCE);
+        answer(options, viewOf(operator ?? noPrincipal(handle)));
+      }),
+    );
   group
     .command('revoke')
     .summary('End the role of an operator')
     .description(REVOKE)
     .argument('<handle>')
-    .addHelpText('after', examples('idp operator revoke ada@example.com'))
-    .action((handle: string, options: CommonOptions) => revoke(program, handle, options));
+    .examples('idp operator revoke ada@example.com')
+    .action((handle: string, options: CommonOptions) =>
+      withPrincipal(handle, async ({ id }, { operators }) => {
+        const person = await operators.revoke(id, COMMAND_SOURCE);
+        answer(options, viewOf(person ?? noPrincipal(handle)));
+      }),
+    );
   group
     .command('invite')
     .summary('Print a link with which a new person becomes an operator')
     .description(INVITE)
     .argument('<handle>', 'Name that the person signs in with, like ada@example.com')
     .option('--name <text>', 'Display name')
-    .addHelpText('after', examples('idp operator invite ada@example.com --name "Ada Lovelace"'))
-    .action((handle: string, options: InviteOptions, command: Command) =>
-      invite(program, command, handle, options),
-    );
+    .examples('idp operator invite ada@example.com --name "Ada Lovelace"')
+    .action(invite);
   group
     .command('list')
     .description('List the operators')
-    .addHelpText('after', examples('idp operator list', 'idp operator list --json'))
-    .action((options: CommonOptions) => list(program, options));
+    .examples('idp operator list', 'idp operator list --json')
+    .action((options: CommonOptions) =>
+      printList(options, {
+        name: 'operators',
+        columns: ['handle', 'state', 'sub', 'operator_since'],
+        viewOf,
+        page: ({ operators }, after) => operators.list(after),
+      }),
+    );
 }
 
 const viewOf = ({ handle, id, state, operatorSince }: PrincipalDocument) => ({
@@ -59,15 +72,6 @@ const viewOf = ({ handle, id, state, operatorSince }: PrincipalDocument) => ({
   ...(operatorSince !== undefined && { operator_since: toTimestamp(operatorSince) }),
 });
 
-function grant(program: Program, handle: string, options: CommonOptions): Promise<void> {
-  return withPrincipal(program, handle, async (person, administration) => {
-    if (person.kind === 'agent') fail(1, `${person.handle} is an agent. Only people can be operators.`);
-    if (person.state !== 'active') fail(1, explainState(person));
-    const operator = await administration.operators.grant(person.id, COMMAND_SOURCE);
-    answer(options, viewOf(operator ?? noPrincipal(handle)));
-  });
-}
-
 function explainState({ handle, state }: PrincipalDocument): string {
   if (state === 'invited')
     return `${handle} has no password yet. Print a link for an operator: idp operator invite ${handle}`;
@@ -75,37 +79,14 @@ function explainState({ handle, state }: PrincipalDocument): string {
   return `${handle} is disabled. Enable the account first: idp principal enable ${handle}`;
 }
 
-function revoke(program: Program, handle: string, options: CommonOptions): Promise<void> {
-  return withPrincipal(program, handle, async ({ id }, administration) => {
-    const person = await administration.operators.revoke(id, COMMAND_SOURCE);
-    answer(options, viewOf(person ?? noPrincipal(handle)));
-  });
-}
-
-async function invite(
-  program: Program,
-  command: Command,
-  handle: string,
-  options: InviteOptions,
-): Promise<void> {
+async function invite(handle: string, options: InviteOptions, command: CommandLine): Promise<void> {
   const name = displayName(command, options);
-  await withProvisioning(program, { create: true }, async ({ links, directory }) => {
+  await withProvisioning({ create: true }, async ({ links, directory }) => {
     const known = await directory.findByHandle(handle);
     if (known?.state === 'active') {
       fail(1, `${known.handle} has an account. Make it an operator: idp operator grant ${known.handle}`);
     }
     const { principal, url, expiresAt } = await links.inviteOperator({ handle, ...name }, COMMAND_SOURCE);
-    answer(options, {
-      handle: principal.handle,
-      operator_url: url,
-      expires_at: toTimestamp(expiresAt),
-    });
-  });
-}
-
-function list(program: Program, options: CommonOptions): Promise<void> {
-  return withProvisioning(program, { create: false }, async ({ operators }) => {
-    const found = await allPages((after) => operators.list(after));
-    answerList(options, 'operators', found.map(viewOf), ['handle', 'state', 'sub', 'operator_since']);
+    answer(options, { handle: principal.handle, operator_url: url, expires_at: toTimestamp(expiresAt) });
   });
 }

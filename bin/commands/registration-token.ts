@@ -1,11 +1,10 @@
-import { type Command, InvalidArgumentError } from 'commander';
 import { toTimestamp } from '../../src/core/http/schemas.js';
 import type { RegistrationTokenDocument } from '../../src/idp/registration/store.js';
 import { MAX_TOKEN_DAYS, MAX_TOKEN_USES } from '../../src/idp/registration/tokens.js';
-import { type CommonOptions, examples } from '../command.js';
-import type { Program } from '../program.js';
-import { allPages, COMMAND_SOURCE, withProvisioning } from '../provisioning.js';
-import { answer, answerList, fail } from '../terminal.js';
+import type { CommandLine, CommonOptions } from '../command.js';
+import { parseInteger } from '../options.js';
+import { COMMAND_SOURCE, printList, withProvisioning } from '../provisioning.js';
+import { answer, fail } from '../terminal.js';
 
 type CreateOptions = CommonOptions & { uses: number; days: number };
 
@@ -14,8 +13,8 @@ needs IDP_CLIENT_REGISTRATION=true.`;
 
 const SHOWN_ONCE = 'The token is shown only once.';
 
-export function define(group: Command, program: Program): void {
-  group.addHelpText('after', examples('idp registration-token create --uses 10 --days 7'));
+export function define(group: CommandLine): void {
+  group.examples('idp registration-token create --uses 10 --days 7');
   group
     .command('create')
     .summary('Create a token and show it once')
@@ -23,13 +22,18 @@ export function define(group: Command, program: Program): void {
     .option(
       '--uses <count>',
       `Registrations that it allows, up to ${MAX_TOKEN_USES}`,
-      upTo(MAX_TOKEN_USES),
+      parseInteger(1, MAX_TOKEN_USES, 10),
       1,
     )
-    .option('--days <days>', `Days that it is valid, up to ${MAX_TOKEN_DAYS}`, upTo(MAX_TOKEN_DAYS), 7)
-    .addHelpText('after', examples('idp registration-token create --uses 10 --days 7'))
+    .option(
+      '--days <days>',
+      `Days that it is valid, up to ${MAX_TOKEN_DAYS}`,
+      parseInteger(1, MAX_TOKEN_DAYS, 7),
+      7,
+    )
+    .examples('idp registration-token create --uses 10 --days 7')
     .action((options: CreateOptions) =>
-      withProvisioning(program, { create: true }, async ({ registrationTokens }) => {
+      withProvisioning({ create: true }, async ({ registrationTokens }) => {
         const { created, token } = await registrationTokens.create(options, COMMAND_SOURCE);
         answer(options, { ...viewOf(created), token }, SHOWN_ONCE);
       }),
@@ -37,20 +41,22 @@ export function define(group: Command, program: Program): void {
   group
     .command('list')
     .description('List all tokens with their remaining uses')
-    .addHelpText('after', examples('idp registration-token list --json'))
+    .examples('idp registration-token list --json')
     .action((options: CommonOptions) =>
-      withProvisioning(program, { create: false }, async ({ registrationTokens }) => {
-        const found = await allPages((after) => registrationTokens.list(after));
-        answerList(options, 'tokens', found.map(viewOf), ['id', 'uses_left', 'expires_at']);
+      printList(options, {
+        name: 'tokens',
+        columns: ['id', 'uses_left', 'expires_at'],
+        viewOf,
+        page: ({ registrationTokens }, after) => registrationTokens.list(after),
       }),
     );
   group
     .command('revoke')
     .description('End a token; clients that were registered with it remain')
     .argument('<id>')
-    .addHelpText('after', examples('idp registration-token revoke rtk_…'))
+    .examples('idp registration-token revoke rtk_…')
     .action((id: string, options: CommonOptions) =>
-      withProvisioning(program, { create: false }, async ({ registrationTokens }) => {
+      withProvisioning({ create: false }, async ({ registrationTokens }) => {
         if (!(await registrationTokens.revoke(id, COMMAND_SOURCE))) fail(1, `There is no token ${id}.`);
         answer(options, { id, revoked: true });
       }),
@@ -64,10 +70,3 @@ const viewOf = ({ id, uses, usesLeft, createdAt, expiresAt }: RegistrationTokenD
   created_at: toTimestamp(createdAt),
   expires_at: toTimestamp(expiresAt),
 });
-
-/** A whole number from 1 to `most`. */
-const upTo = (most: number) => (text: string) => {
-  const number = /^\d{1,5}$/.test(text) ? Number(text) : 0;
-  if (number >= 1 && number <= most) return number;
-  throw new InvalidArgumentError(`Use a whole number from 1 to ${most}.`);
-};

@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import { InvalidArgumentError } from 'commander';
 import { parseList } from '../../src/core/config/options.js';
 import {
   MAX_TOKEN_LIFETIME_SECONDS,
@@ -7,11 +7,10 @@ import {
 } from '../../src/idp/resources/administration.js';
 import { resourceView } from '../../src/idp/resources/schemas.js';
 import { KINDS, type Kind, type ResourceDocument } from '../../src/idp/resources/store.js';
-import { type CommonOptions, examples } from '../command.js';
+import type { CommandLine, CommonOptions } from '../command.js';
 import { displayName, parseInteger, parseKinds, yesOrNo } from '../options.js';
-import type { Program } from '../program.js';
-import { allPages, COMMAND_SOURCE, withProvisioning } from '../provisioning.js';
-import { answer, answerList, fail } from '../terminal.js';
+import { COMMAND_SOURCE, printList, withProvisioning } from '../provisioning.js';
+import { answer, fail } from '../terminal.js';
 
 interface DescribeOptions extends CommonOptions {
   name?: string;
@@ -28,59 +27,66 @@ parameter resource. People and agents that registered themselves get no token, u
 
 const SHOWN_ONCE = 'The secret is shown only once.';
 
-export function define(group: Command, program: Program): void {
-  group.addHelpText(
-    'after',
-    examples(
-      'idp resource add https://api.example.com --scopes files:read,files:write',
-      'idp resource list',
-      'idp resource remove https://api.example.com',
-    ),
+export function define(group: CommandLine): void {
+  group.examples(
+    'idp resource add https://api.example.com --scopes files:read,files:write',
+    'idp resource list',
+    'idp resource remove https://api.example.com',
   );
   describe(group.command('add'))
     .summary('Register an API and show its secret once')
     .description(ADD)
     .argument('<uri>', 'Identifier of the API: the audience of its tokens')
-    .addHelpText(
-      'after',
-      examples(
-        `idp resource add https://api.example.com --name "Files" \\
+    .examples(
+      `idp resource add https://api.example.com --name "Files" \\
       --scopes files:read="Read your files",files:write="Change your files"`,
-      ),
     )
-    .action((identifier: string, options: DescribeOptions, command: Command) =>
-      add(program, identifier, options, command),
-    );
+    .action(add);
   group
     .command('list')
     .description('List all APIs')
-    .addHelpText('after', examples('idp resource list', 'idp resource list --json'))
-    .action((options: CommonOptions) => list(program, options));
+    .examples('idp resource list', 'idp resource list --json')
+    .action((options: CommonOptions) =>
+      printList(options, {
+        name: 'resources',
+        columns: ['resource', 'name', 'scopes', 'principal_kinds', 'self_registered'],
+        viewOf,
+        page: ({ resources }, after) => resources.list(after),
+      }),
+    );
   describe(group.command('update'))
     .description('Change the given fields of an API; --scopes replaces all of them')
     .argument('<uri>')
-    .addHelpText('after', examples('idp resource update https://api.example.com --lifetime 300'))
-    .action((identifier: string, options: DescribeOptions, command: Command) =>
-      update(program, identifier, options, command),
-    );
+    .examples('idp resource update https://api.example.com --lifetime 300')
+    .action(update);
   group
     .command('rotate')
     .description('Show a new secret once; the old one works for another 24 hours')
     .argument('<uri>')
     .option('--at-once', 'End the old secret now, for instance because it has leaked')
-    .addHelpText('after', examples('idp resource rotate https://api.example.com'))
-    .action((identifier: string, options: CommonOptions & { atOnce?: true }) =>
-      rotate(program, identifier, options),
+    .examples('idp resource rotate https://api.example.com')
+    .action((uri: string, { atOnce, ...options }: CommonOptions & { atOnce?: true }) =>
+      withProvisioning({ create: false }, async ({ resources }) => {
+        const rotated = await resources.rotate(uri, { atOnce: atOnce === true }, COMMAND_SOURCE);
+        const { resource, secret } =
+          rotated ?? fail(1, `There is no resource ${uri}, or another command is rotating its secret.`);
+        answer(options, { resource: uri, client_id: resource.id, client_secret: secret }, SHOWN_ONCE);
+      }),
     );
   group
     .command('remove')
     .description('Remove an API; no further token is issued for it')
     .argument('<uri>')
-    .addHelpText('after', examples('idp resource remove https://api.example.com'))
-    .action((identifier: string, options: CommonOptions) => remove(program, identifier, options));
+    .examples('idp resource remove https://api.example.com')
+    .action((uri: string, options: CommonOptions) =>
+      withProvisioning({ create: false }, async ({ resources }) => {
+        const removed = await resources.remove(uri, COMMAND_SOURCE);
+        answer(options, viewOf(removed ?? unknown(uri), options));
+      }),
+    );
 }
 
-function describe(command: Command): Command {
+function describe(command: CommandLine): CommandLine {
   const [least, most] = [MIN_TOKEN_LIFETIME_SECONDS, MAX_TOKEN_LIFETIME_SECONDS];
   return command
     .option('--name <text>', 'Name of the API, shown to people who allow access to it')
@@ -111,7 +117,7 @@ function parseScopes(text: string): ResourceInput['scopes'] {
   });
 }
 
-const changeOf = (options: DescribeOptions, command: Command): Partial<ResourceInput> => ({
+const changeOf = (options: DescribeOptions, command: CommandLine): Partial<ResourceInput> => ({
   ...displayName(command, options),
   ...(options.scopes && { scopes: options.scopes }),
   ...(options.lifetime !== undefined && { tokenLifetimeSeconds: options.lifetime }),
@@ -121,14 +127,9 @@ const changeOf = (options: DescribeOptions, command: Command): Partial<ResourceI
   ...(options.dpop && { requiresDpop: options.dpop === 'yes' }),
 });
 
-async function add(
-  program: Program,
-  identifier: string,
-  options: DescribeOptions,
-  command: Command,
-): Promise<void> {
+async function add(uri: string, options: DescribeOptions, command: CommandLine): Promise<void> {
   const input: ResourceInput = {
-    name: URL.canParse(identifier) ? new URL(identifier).host : identifier,
+    name: URL.canParse(uri) ? new URL(uri).host : uri,
     scopes: [],
     tokenLifetimeSeconds: MAX_TOKEN_LIFETIME_SECONDS,
     principalKinds: KINDS,
@@ -137,64 +138,25 @@ async function add(
     requiresDpop: false,
     ...changeOf(options, command),
   };
-  await withProvisioning(program, { create: true }, async ({ resources }) => {
-    const { resource, secret } = await resources.add(identifier, input, COMMAND_SOURCE);
-    answer(options, { ...viewFor(options, resource), client_secret: secret }, SHOWN_ONCE);
+  await withProvisioning({ create: true }, async ({ resources }) => {
+    const { resource, secret } = await resources.add(uri, input, COMMAND_SOURCE);
+    answer(options, { ...viewOf(resource, options), client_secret: secret }, SHOWN_ONCE);
   });
 }
 
-function list(program: Program, options: CommonOptions): Promise<void> {
-  return withProvisioning(program, { create: false }, async ({ resources }) => {
-    const found = await allPages((after) => resources.list(after));
-    const views = found.map((resource) => viewFor(options, resource));
-    answerList(options, 'resources', views, [
-      'resource',
-      'name',
-      'scopes',
-      'principal_kinds',
-      'self_registered',
-    ]);
-  });
-}
-
-async function update(
-  program: Program,
-  identifier: string,
-  options: DescribeOptions,
-  command: Command,
-): Promise<void> {
+async function update(uri: string, options: DescribeOptions, command: CommandLine): Promise<void> {
   const change = changeOf(options, command);
   if (Object.keys(change).length === 0) {
     command.error('error: no change is given. Use at least one option, like --lifetime 300.');
   }
-  await withProvisioning(program, { create: false }, async ({ resources }) => {
-    const updated = await resources.update(identifier, change, COMMAND_SOURCE);
-    answer(options, viewFor(options, updated ?? unknown(identifier)));
-  });
-}
-
-function rotate(
-  program: Program,
-  identifier: string,
-  options: CommonOptions & { atOnce?: true },
-): Promise<void> {
-  return withProvisioning(program, { create: false }, async ({ resources }) => {
-    const rotated = await resources.rotate(identifier, { atOnce: options.atOnce === true }, COMMAND_SOURCE);
-    const { resource, secret } =
-      rotated ?? fail(1, `There is no resource ${identifier}, or another command is rotating its secret.`);
-    answer(options, { resource: identifier, client_id: resource.id, client_secret: secret }, SHOWN_ONCE);
-  });
-}
-
-function remove(program: Program, identifier: string, options: CommonOptions): Promise<void> {
-  return withProvisioning(program, { create: false }, async ({ resources }) => {
-    const removed = await resources.remove(identifier, COMMAND_SOURCE);
-    answer(options, viewFor(options, removed ?? unknown(identifier)));
+  await withProvisioning({ create: false }, async ({ resources }) => {
+    const updated = await resources.update(uri, change, COMMAND_SOURCE);
+    answer(options, viewOf(updated ?? unknown(uri), options));
   });
 }
 
 /** As JSON with the descriptions of the scopes; as text with their names. */
-function viewFor({ json }: CommonOptions, resource: ResourceDocument): Record<string, unknown> {
+function viewOf(resource: ResourceDocument, { json }: CommonOptions): Record<string, unknown> {
   const view = resourceView(resource);
   if (json) return view;
   return {
@@ -204,6 +166,4 @@ function viewFor({ json }: CommonOptions, resource: ResourceDocument): Record<st
   };
 }
 
-function unknown(identifier: string): never {
-  return fail(1, `There is no resource ${identifier}.`);
-}
+const unknown = (uri: string): never => fail(1, `There is no resource ${uri}.`);

@@ -1,9 +1,9 @@
-import { type Command, Option } from 'commander';
+import { Option } from 'commander';
 import { ConfigurationError } from '../../src/core/config/configuration-error.js';
 import type { Server } from '../../src/core/server/assembly.js';
 import { type ListeningError, listeningProblem } from '../../src/core/server/listening.js';
 import { LEVELS } from '../../src/core/server/options.js';
-import { type CommonOptions, examples } from '../command.js';
+import type { CommandLine, CommonOptions } from '../command.js';
 import { STOP_SIGNALS, stopGracefully } from '../graceful-stop.js';
 import { parseInteger } from '../options.js';
 import type { Program, ServeOptions } from '../program.js';
@@ -11,7 +11,7 @@ import { fail, say, sentences, style } from '../terminal.js';
 
 const MAX_WORKERS = 256;
 
-export function define(command: Command, program: Program): void {
+export function define(command: CommandLine, program: Program): void {
   command
     .description('Start the server. SIGINT or SIGTERM stops it after current requests are finished.')
     .option('-p, --port <number>', 'Port to listen on; 0 takes a free one', parseInteger(0, 65_535, 8000))
@@ -22,13 +22,10 @@ export function define(command: Command, program: Program): void {
       'Processes that share the port, for example one for each processor (default: 1)',
       parseInteger(1, MAX_WORKERS, 4),
     )
-    .addHelpText(
-      'after',
-      examples(
-        `${program.name} serve --port 8000`,
-        `${program.name} serve --port 0 --host 127.0.0.1 --log-level debug`,
-        `${program.name} serve --workers 4`,
-      ),
+    .examples(
+      `${program.name} serve --port 8000`,
+      `${program.name} serve --port 0 --host 127.0.0.1 --log-level debug`,
+      `${program.name} serve --workers 4`,
     )
     .action((options: ServeOptions & CommonOptions) => serve(program, options));
 }

@@ -1,11 +1,10 @@
 import { performance } from 'node:perf_hooks';
-import type { Command } from 'commander';
 import { readVariable } from '../../src/core/config/options.js';
 import { copyStore } from '../../src/core/server/copy.js';
 import { storeUriOf } from '../../src/core/server/options.js';
 import { engineFor } from '../../src/core/storage/engines.js';
 import { storeUriProblem } from '../../src/core/storage/open.js';
-import { type CommonOptions, examples } from '../command.js';
+import type { CommandLine, CommonOptions } from '../command.js';
 import type { Program } from '../program.js';
 import { createProgress } from '../progress.js';
 import { complain, fail, say, sentences } from '../terminal.js';
@@ -21,7 +20,7 @@ that may create them. Nothing is changed.`;
 type CopyOptions = CommonOptions & { stopped?: true };
 type SqlOptions = CommonOptions & { all?: true };
 
-export function define(group: Command, program: Program): void {
+export function define(group: CommandLine, program: Program): void {
   const { name, storeVariable } = program;
   const copies = [
     `${name} store copy ${storeVariable} NEW_DATABASE_URI`,
@@ -32,7 +31,7 @@ export function define(group: Command, program: Program): void {
     `${name} store sql | psql postgres://owner@localhost/app`,
     `${name} store sql --all`,
   ] as const;
-  group.addHelpText('after', examples(...copies, ...prints));
+  group.examples(...copies, ...prints);
   group
     .command('copy')
     .summary('Copy the store into an empty one of any engine')
@@ -43,7 +42,7 @@ export function define(group: Command, program: Program): void {
       '--stopped',
       'Copy although the source was in use in the last 90 seconds: a backup, or after a kill',
     )
-    .addHelpText('after', examples(...copies))
+    .examples(...copies)
     .action((from: string, to: string, options: CopyOptions) => copy(program, from, to, options));
   group
     .command('sql')
@@ -51,7 +50,7 @@ export function define(group: Command, program: Program): void {
     .description(SQL)
     .argument('[uri]', `PostgreSQL database: ${ARGUMENT}`, storeVariable)
     .option('--all', 'Print everything, without a connection to the database')
-    .addHelpText('after', examples(...prints))
+    .examples(...prints)
     .action((uri: string, options: SqlOptions) => printSql(program, uri, options));
 }
 

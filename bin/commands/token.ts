@@ -1,4 +1,4 @@
-import { type Command, Option } from 'commander';
+import { Option } from 'commander';
 import { systemClock } from '../../src/core/kernel/clock.js';
 import {
   type ExchangeOptions,
@@ -8,7 +8,7 @@ import {
   typeOf,
 } from '../clients/exchange-client.js';
 import { LoginFailed } from '../clients/provider-client.js';
-import { type CommonOptions, examples } from '../command.js';
+import type { CommandLine, CommonOptions } from '../command.js';
 import { resolveFlags } from '../options.js';
 import { readPassword } from '../password.js';
 import { readSecretFile, writeSecretFile } from '../secret-file.js';
@@ -36,8 +36,8 @@ IDP_EXCHANGE_ACTOR_TOKEN_FILE. No secret is an argument, because other users of 
 
 const TYPES = Object.keys(TOKEN_TYPES);
 
-export function define(group: Command): void {
-  group.addHelpText('after', examples('idp token exchange --delegation delegation.txt'));
+export function define(group: CommandLine): void {
+  group.examples('idp token exchange --delegation delegation.txt');
   group
     .command('exchange')
     .summary('Exchange a token for one with which an agent acts for a person')
@@ -50,19 +50,16 @@ export function define(group: Command): void {
     .option('--scope <scopes>', 'A part of the scopes (default: all)')
     .addOption(new Option('--subject-token-type <type>', 'Default: what the token looks like').choices(TYPES))
     .addOption(new Option('--actor-token-type <type>', 'Default: what the token looks like').choices(TYPES))
-    .addHelpText(
-      'after',
-      examples(
-        'idp token exchange --issuer https://id.example.com --client cid_… \\',
-        '  --delegation delegation.txt',
-        'idp token exchange --subject-token-stdin --json \\',
-        '  --resource https://api.example.com < token.txt',
-      ),
+    .examples(
+      'idp token exchange --issuer https://id.example.com --client cid_… \\',
+      '  --delegation delegation.txt',
+      'idp token exchange --subject-token-stdin --json \\',
+      '  --resource https://api.example.com < token.txt',
     )
-    .action((options: TokenOptions, command: Command) => exchange(options, command));
+    .action(exchange);
 }
 
-async function exchange(options: TokenOptions, command: Command): Promise<void> {
+async function exchange(options: TokenOptions, command: CommandLine): Promise<void> {
   const { json, delegation } = options;
   const request = await readRequest(options, command);
   const isDelegation =
@@ -81,7 +78,7 @@ async function exchange(options: TokenOptions, command: Command): Promise<void> 
   }
 }
 
-async function readRequest(options: TokenOptions, command: Command): Promise<ExchangeOptions> {
+async function readRequest(options: TokenOptions, command: CommandLine): Promise<ExchangeOptions> {
   const { issuer, client: clientId, resource, scope, delegation, subjectTokenStdin } = options;
   const values = resolveFlags(exchangeSchema, { issuer, clientId, resource, scope });
   const missing = (option: string): never => command.error(`error: ${option} is missing`);

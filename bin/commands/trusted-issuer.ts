@@ -1,12 +1,10 @@
-import type { Command } from 'commander';
 import { parseList } from '../../src/core/config/options.js';
 import { toTimestamp } from '../../src/core/http/schemas.js';
 import type { AllowedResource, TrustedIssuerDocument } from '../../src/idp/trust/store.js';
-import { type CommonOptions, examples } from '../command.js';
+import type { CommandLine, CommonOptions } from '../command.js';
 import { parseAllowedResource, resourcesView } from '../options.js';
-import type { Program } from '../program.js';
-import { allPages, COMMAND_SOURCE, findPrincipal, withProvisioning } from '../provisioning.js';
-import { answer, answerList, fail } from '../terminal.js';
+import { COMMAND_SOURCE, printList, withPrincipal, withProvisioning } from '../provisioning.js';
+import { answer, fail } from '../terminal.js';
 
 const SET = `Accept the identity assertions (ID-JAG) of another provider, or replace what it is trusted for. Its keys are \
 read by its metadata. The server needs IDP_IDENTITY_ASSERTIONS=accept or both.`;
@@ -17,13 +15,13 @@ proves nothing.`;
 type SetOptions = CommonOptions & { clients: string[]; resource: AllowedResource[] };
 type LinkOptions = CommonOptions & { subject: string };
 
-export function define(group: Command, program: Program): void {
+export function define(group: CommandLine): void {
   const issuer = 'https://login.acme.example';
   const set = `idp trusted-issuer set ${issuer} --clients cid_… \\
       --resource https://api.example.com=files:read`;
   const link = `idp trusted-issuer link ${issuer} ada@example.com \\
       --subject 00u1a2b3`;
-  group.addHelpText('after', examples(set, link, 'idp trusted-issuer list'));
+  group.examples(set, link, 'idp trusted-issuer list');
   group
     .command('set')
     .summary('Accept the identity assertions of another provider')
@@ -35,9 +33,9 @@ export function define(group: Command, program: Program): void {
       'An API with the scopes of it that are allowed, separated by commas; repeat it for several',
       parseAllowedResource,
     )
-    .addHelpText('after', examples(set))
+    .examples(set)
     .action((name: string, options: SetOptions) =>
-      withProvisioning(program, { create: true }, async ({ trust }) => {
+      withProvisioning({ create: true }, async ({ trust }) => {
         const { clients, resource: resources } = options;
         answer(options, viewOf(await trust.setIssuer(name, { clients, resources }, COMMAND_SOURCE), options));
       }),
@@ -45,21 +43,22 @@ export function define(group: Command, program: Program): void {
   group
     .command('list')
     .description('List the providers whose assertions are accepted')
-    .addHelpText('after', examples('idp trusted-issuer list --json'))
+    .examples('idp trusted-issuer list --json')
     .action((options: CommonOptions) =>
-      withProvisioning(program, { create: false }, async ({ trust }) => {
-        const found = await allPages((after) => trust.listIssuers(after));
-        const views = found.map((one) => viewOf(one, options));
-        answerList(options, 'trusted_issuers', views, ['issuer', 'clients', 'resources']);
+      printList(options, {
+        name: 'trusted_issuers',
+        columns: ['issuer', 'clients', 'resources'],
+        viewOf,
+        page: ({ trust }, after) => trust.listIssuers(after),
       }),
     );
   group
     .command('remove')
     .description('Accept no further assertion of a provider, and forget which people its subjects are')
     .argument('<issuer>')
-    .addHelpText('after', examples(`idp trusted-issuer remove ${issuer}`))
+    .examples(`idp trusted-issuer remove ${issuer}`)
     .action((name: string, options: CommonOptions) =>
-      withProvisioning(program, { create: false }, async ({ trust }) => {
+      withProvisioning({ create: false }, async ({ trust }) => {
         const removed = await trust.removeIssuer(name, COMMAND_SOURCE);
         answer(options, viewOf(removed ?? untrusted(name), options));
       }),
@@ -71,13 +70,12 @@ export function define(group: Command, program: Program): void {
     .argument('<issuer>')
     .argument('<handle>', 'User name of the person here')
     .requiredOption('--subject <sub>', 'The `sub` in the assertions')
-    .addHelpText('after', examples(link))
+    .examples(link)
     .action((name: string, handle: string, options: LinkOptions) =>
-      withProvisioning(program, { create: false }, async (administration) => {
-        const person = await findPrincipal(administration, handle);
+      withPrincipal(handle, async (person, { trust }) => {
         if (person.kind !== 'human') fail(1, `${handle} is an agent. Only people can be linked.`);
         const { subject } = options;
-        const linked = await administration.trust.link(name, subject, person.id, COMMAND_SOURCE);
+        const linked = await trust.link(name, subject, person.id, COMMAND_SOURCE);
         if (!linked) untrusted(name);
         answer(options, { issuer: name, subject, sub: person.id, handle });
       }),
@@ -87,9 +85,9 @@ export function define(group: Command, program: Program): void {
     .description('Forget which person a subject of a provider is')
     .argument('<issuer>')
     .requiredOption('--subject <sub>', 'The `sub` in the assertions')
-    .addHelpText('after', examples(`idp trusted-issuer unlink ${issuer} --subject 00u1a2b3`))
+    .examples(`idp trusted-issuer unlink ${issuer} --subject 00u1a2b3`)
     .action((name: string, options: LinkOptions) =>
-      withProvisioning(program, { create: false }, async ({ trust }) => {
+      withProvisioning({ create: false }, async ({ trust }) => {
         const { subject } = options;
         const removed = await trust.unlink(name, subject, COMMAND_SOURCE);
         if (!removed) fail(1, `The subject ${subject} of ${name} is not linked.`);
@@ -100,16 +98,17 @@ export function define(group: Command, program: Program): void {
     .command('links')
     .description('List the linked subjects of a provider')
     .argument('<issuer>')
-    .addHelpText('after', examples(`idp trusted-issuer links ${issuer} --json`))
+    .examples(`idp trusted-issuer links ${issuer} --json`)
     .action((name: string, options: CommonOptions) =>
-      withProvisioning(program, { create: false }, async ({ trust }) => {
-        const found = await allPages((after) => trust.listLinks(name, after));
-        const views = found.map((one) => ({
-          subject: one.subject,
-          sub: one.principal,
-          created_at: toTimestamp(one.createdAt),
-        }));
-        answerList(options, 'links', views, ['subject', 'sub', 'created_at']);
+      printList(options, {
+        name: 'links',
+        columns: ['subject', 'sub', 'created_at'],
+        viewOf: ({ subject, principal, createdAt }) => ({
+          subject,
+          sub: principal,
+          created_at: toTimestamp(createdAt),
+        }),
+        page: ({ trust }, after) => trust.listLinks(name, after),
       }),
     );
 }

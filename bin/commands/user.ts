@@ -1,15 +1,13 @@
 import { createReadStream, type ReadStream, statSync } from 'node:fs';
 import { addAbortSignal } from 'node:stream';
-import type { Command } from 'commander';
 import { DAY, systemClock } from '../../src/core/kernel/clock.js';
 import { openUserAdministration, type UserAdministration } from '../../src/saas/administration.js';
 import type { ManagedUser, UserKey } from '../../src/saas/auth/users/users.js';
-import { type CommonOptions, examples } from '../command.js';
+import type { CommandLine, CommonOptions } from '../command.js';
 import { displayName } from '../options.js';
 import { askPassword, readPassword } from '../password.js';
-import type { Program } from '../program.js';
 import { createProgress } from '../progress.js';
-import { withStore } from '../store.js';
+import { SAAS, withStore } from '../store.js';
 import { complain, fail, say } from '../terminal.js';
 
 type CreateOptions = CommonOptions & { name?: string; verified?: true; passwordStdin?: true };
@@ -32,14 +30,11 @@ const GRANT = `Grant a plan without a payment, also without a payment provider. 
 Subscriptions of the user do not change: a grant and a subscription each give access to their plan, and the newer one is \
 shown.`;
 
-export function define(group: Command, program: Program): void {
-  group.addHelpText(
-    'after',
-    examples(
-      'saas-backend user create ada@example.com --name "Ada Lovelace" --verified',
-      'saas-backend user import users.ndjson --dry-run',
-      'saas-backend user grant ada@example.com pro --until 2030-01-31',
-    ),
+export function define(group: CommandLine): void {
+  group.examples(
+    'saas-backend user create ada@example.com --name "Ada Lovelace" --verified',
+    'saas-backend user import users.ndjson --dry-run',
+    'saas-backend user grant ada@example.com pro --until 2030-01-31',
   );
   group
     .command('create')
@@ -49,52 +44,37 @@ export function define(group: Command, program: Program): void {
     .option('--name <text>', 'Display name')
     .option('--verified', 'Mark the e-mail address as confirmed')
     .option('--password-stdin', 'Read the password from standard input')
-    .addHelpText(
-      'after',
-      examples(
-        'saas-backend user create ada@example.com --name "Ada Lovelace" --verified',
-        'saas-backend user create ada@example.com --password-stdin < password.txt',
-      ),
+    .examples(
+      'saas-backend user create ada@example.com --name "Ada Lovelace" --verified',
+      'saas-backend user create ada@example.com --password-stdin < password.txt',
     )
-    .action((email: string, options: CreateOptions, command: Command) =>
-      create(program, email, options, command),
-    );
+    .action(create);
   group
     .command('import')
     .summary('Import users of another system with their password hashes')
     .description(IMPORT)
     .argument('<file.ndjson>', 'File with one JSON object per line; - reads standard input')
     .option('--dry-run', 'Print what the import would do and change nothing')
-    .addHelpText(
-      'after',
-      examples(
-        'saas-backend user import users.ndjson --dry-run',
-        'psql -At -f export.sql | saas-backend user import -',
-      ),
+    .examples(
+      'saas-backend user import users.ndjson --dry-run',
+      'psql -At -f export.sql | saas-backend user import -',
     )
-    .action((file: string, options: ImportOptions) => importFile(program, file, options));
+    .action(importFile);
   withUser(group.command('show'))
     .description('Show an account, its suspension and its subscription')
-    .addHelpText(
-      'after',
-      examples('saas-backend user show ada@example.com', 'saas-backend user show usr_0197 --json'),
-    )
-    .action((user: string, options: CommonOptions, command: Command) =>
-      manage(program, user, options, command, async (users, by) => (await users.find(by)) ?? unknown(user)),
+    .examples('saas-backend user show ada@example.com', 'saas-backend user show usr_0197 --json')
+    .action(
+      manage(async (users, by, name) => (await users.find(by)) ?? fail(1, `There is no user ${name}.`)),
     );
   withUser(group.command('suspend'))
     .summary('Suspend an account and end its sessions')
     .description(SUSPEND)
-    .addHelpText('after', examples('saas-backend user suspend ada@example.com'))
-    .action((user: string, options: CommonOptions, command: Command) =>
-      manage(program, user, options, command, suspend),
-    );
+    .examples('saas-backend user suspend ada@example.com')
+    .action(manage(suspend));
   withUser(group.command('unsuspend'))
     .description('Lift a suspension; the user signs in with the same password')
-    .addHelpText('after', examples('saas-backend user unsuspend ada@example.com'))
-    .action((user: string, options: CommonOptions, command: Command) =>
-      manage(program, user, options, command, (users, by) => users.unsuspend(by)),
-    );
+    .examples('saas-backend user unsuspend ada@example.com')
+    .action(manage((users, by) => users.unsuspend(by)));
   withUser(group.command('grant'))
     .summary('Grant a plan without a payment, or revoke the grant')
     .description(GRANT)
@@ -103,48 +83,41 @@ export function define(group: Command, program: Program): void {
       '--until <date>',
       'Last day in UTC (2030-01-31) or a time (2030-01-31T12:00:00Z); default: until revoked',
     )
-    .addHelpText(
-      'after',
-      examples(
-        'saas-backend user grant ada@example.com pro --until 2030-01-31',
-        'saas-backend user grant ada@example.com free',
-      ),
+    .examples(
+      'saas-backend user grant ada@example.com pro --until 2030-01-31',
+      'saas-backend user grant ada@example.com free',
     )
-    .action((user: string, plan: string, options: GrantOptions, command: Command) =>
-      grant(program, user, plan, options, command),
-    );
+    .action(grant);
 }
 
-function withUser(command: Command): Command {
+function withUser(command: CommandLine): CommandLine {
   return command.argument('<user>', 'E-mail address or identifier (usr_…)');
 }
 
-async function create(
-  program: Program,
-  email: string,
-  options: CreateOptions,
-  command: Command,
+function withUsers(
+  options: { existing?: boolean; dryRun?: boolean },
+  work: (users: UserAdministration) => Promise<void>,
 ): Promise<void> {
-  const name = displayName(command, options);
-  const password = await passwordFor(options, command);
-  await withStore(
-    program,
-    () => openUserAdministration(complain, {}),
-    async (users) => {
-      const emailVerified = options.verified === true;
-      const user = await users.create({ email, password, emailVerified, ...name });
-      say(options.json ? JSON.stringify(user) : `${user.email} is ${user.id}.`);
-    },
-  );
+  return withStore(SAAS, () => openUserAdministration(complain, options), work);
 }
 
-function passwordFor({ passwordStdin }: CreateOptions, command: Command): Promise<string> {
+async function create(email: string, options: CreateOptions, command: CommandLine): Promise<void> {
+  const name = displayName(command, options);
+  const password = await passwordFor(options, command);
+  await withUsers({}, async (users) => {
+    const emailVerified = options.verified === true;
+    const user = await users.create({ email, password, emailVerified, ...name });
+    say(options.json ? JSON.stringify(user) : `${user.email} is ${user.id}.`);
+  });
+}
+
+function passwordFor({ passwordStdin }: CreateOptions, command: CommandLine): Promise<string> {
   if (passwordStdin) return readPassword(process.stdin);
   if (process.stdin.isTTY) return askPassword();
   return command.error('error: there is no terminal to ask for the password. Use --password-stdin.');
 }
 
-async function importFile(program: Program, file: string, options: ImportOptions): Promise<void> {
+async function importFile(file: string, options: ImportOptions): Promise<void> {
   const { dryRun = false } = options;
   const stopping = new AbortController();
   const { signal } = stopping;
@@ -153,31 +126,27 @@ async function importFile(program: Program, file: string, options: ImportOptions
   const { input, bytes: total } = openInput(file);
   addAbortSignal(signal, input);
   const progress = createProgress({ name: 'MiB', write: (bytes) => (bytes / 2 ** 20).toFixed(1) });
-  await withStore(
-    program,
-    () => openUserAdministration(complain, { dryRun }),
-    async (users) => {
-      const report = await users.import(input, {
-        dryRun,
-        signal,
-        onProgress: (bytes) => progress.show(bytes, total),
-        onRefused: (line, reason) => {
-          progress.end();
-          complain(`line ${line}: ${reason}`);
-        },
-      });
-      progress.end();
-      const { lines, created, existing, refused, interrupted } = report;
-      const outcome = dryRun ? 'would be new' : 'new';
-      say(
-        options.json
-          ? JSON.stringify(report)
-          : `${lines} lines: ${created} ${outcome}, ${existing} already there, ${refused} refused.`,
-      );
-      if (interrupted) complain('Interrupted. The imported users stay; the same command imports the rest.');
-      if (interrupted || refused > 0) process.exitCode = interrupted ? 130 : 1;
-    },
-  );
+  await withUsers({ dryRun }, async (users) => {
+    const report = await users.import(input, {
+      dryRun,
+      signal,
+      onProgress: (bytes) => progress.show(bytes, total),
+      onRefused: (line, reason) => {
+        progress.end();
+        complain(`line ${line}: ${reason}`);
+      },
+    });
+    progress.end();
+    const { lines, created, existing, refused, interrupted } = report;
+    const outcome = dryRun ? 'would be new' : 'new';
+    say(
+      options.json
+        ? JSON.stringify(report)
+        : `${lines} lines: ${created} ${outcome}, ${existing} already there, ${refused} refused.`,
+    );
+    if (interrupted) complain('Interrupted. The imported users stay; the same command imports the rest.');
+    if (interrupted || refused > 0) process.exitCode = interrupted ? 130 : 1;
+  });
 }
 
 function openInput(file: string): { input: ReadStream | typeof process.stdin; bytes: number | undefined } {
@@ -196,26 +165,21 @@ async function suspend(users: UserAdministration, by: UserKey): Promise<ManagedU
   return user;
 }
 
-async function grant(
-  program: Program,
-  user: string,
-  plan: string,
-  options: GrantOptions,
-  command: Command,
-): Promise<void> {
+async function grant(user: string, plan: string, options: GrantOptions, command: CommandLine): Promise<void> {
   const until = parseUntil(options, command);
   if (plan === 'free' && until !== undefined) {
     command.error('error: the plan free revokes a grant at once and takes no --until.');
   }
-  await manage(program, user, options, command, (users, by) =>
+  const apply = manage((users, by) =>
     plan === 'free'
       ? users.revokeGrant(by)
       : users.grant(by, { plan, ...(until !== undefined && { until }) }),
   );
+  await apply(user, options, command);
 }
 
 /** The end of a day, or the time itself. */
-function parseUntil({ until }: GrantOptions, command: Command): number | undefined {
+function parseUntil({ until }: GrantOptions, command: CommandLine): number | undefined {
   if (until === undefined) return undefined;
   const isDay = /^\d{4}-\d\d-\d\d$/.test(until);
   const isTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(until);
@@ -232,29 +196,17 @@ function parseUntil({ until }: GrantOptions, command: Command): number | undefin
   return end;
 }
 
-/** Calls `work` for one user and shows the user that it returns. */
-async function manage(
-  program: Program,
-  name: string,
-  { json }: CommonOptions,
-  command: Command,
-  work: (users: UserAdministration, by: UserKey) => Promise<ManagedUser>,
-): Promise<void> {
-  if (name === '') command.error('error: the user is empty. Use an e-mail address or an identifier.');
-  const by = name.includes('@') ? { email: name } : { id: name };
-  await withStore(
-    program,
-    () => openUserAdministration(complain, { existing: true }),
-    async (users) => {
-      const user = await work(users, by);
+/** An action that calls `work` for one user and shows the user that it returns. */
+const manage =
+  (work: (users: UserAdministration, by: UserKey, name: string) => Promise<ManagedUser>) =>
+  async (name: string, { json }: CommonOptions, command: CommandLine): Promise<void> => {
+    if (name === '') command.error('error: the user is empty. Use an e-mail address or an identifier.');
+    const by = name.includes('@') ? { email: name } : { id: name };
+    await withUsers({ existing: true }, async (users) => {
+      const user = await work(users, by, name);
       say(json ? JSON.stringify(user) : describe(user));
-    },
-  );
-}
-
-function unknown(name: string): never {
-  return fail(1, `There is no user ${name}.`);
-}
+    });
+  };
 
 function describe(user: ManagedUser): string {
   const { id, email, name, createdAt, emailVerified, suspendedAt, subscription, granted } = user;
