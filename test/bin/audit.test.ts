@@ -2,7 +2,6 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { type AuditRecord, createAudit } from '../../src/core/ops/audit.js';
 import { openStore } from '../../src/core/storage/open.js';
-import { onMongod } from '../core/storage/mongod.js';
 import { fakeClock } from '../kit/clock.js';
 import { runProgram } from '../kit/command-line.js';
 import { compiled, startCommand, startProgram } from '../kit/process.js';
@@ -120,7 +119,8 @@ t.test('audit lists records, the newest first or from a time on, by what they co
   }
 });
 
-async function followsWriters(t: Test, uri: string): Promise<void> {
+t.test('audit --follow prints records of concurrent writers once, until it is interrupted', async (t) => {
+  const uri = `sqlite:${join(temporaryFolder(t), 'store.db')}`;
   const store = await openStore(uri);
   t.teardown(() => store.close());
   const log = { error: () => t.fail('a record was lost') };
@@ -152,16 +152,6 @@ async function followsWriters(t: Test, uri: string): Promise<void> {
   t.equal(events.filter((event) => event.startsWith('before.')).length, 1, 'the last one before the start');
   t.equal(events.filter((event) => event.startsWith('after.')).length, 300);
   t.equal(new Set(events).size, 302, 'none twice');
-}
-
-t.test('audit --follow prints records of concurrent writers once, until it is interrupted', async (t) =>
-  followsWriters(t, `sqlite:${join(temporaryFolder(t), 'store.db')}`),
-);
-
-await onMongod((server) => {
-  t.test('audit --follow prints records of concurrent writers once on MongoDB', async (t) =>
-    followsWriters(t, server.fresh(t)),
-  );
 });
 
 t.test('audit --follow ends when the reader of its output ends', async (t) => {

@@ -4,7 +4,7 @@ import { toTimestamp } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
 import { registerList } from '../../shared/console-kit/lists.js';
-import type { ListedClient, MetadataClients } from '../registration/client-ids.js';
+import type { ListedClient } from '../registration/client-ids.js';
 import { type ConsoleServices, operatorSource } from './sources.js';
 
 /** The page of the list, which has no entry in the navigation. */
@@ -15,8 +15,9 @@ const timeOf = (time: number | undefined) => (time === undefined ? null : toTime
 /** Applications that publish their own metadata: what is known of them, and their refusal. */
 export async function metadataClientsPlugin(
   fastify: FastifyTypebox,
-  { console, metadataClients }: ConsoleServices & { metadataClients: MetadataClients },
+  { console, sources: { metadataClients } }: ConsoleServices,
 ): Promise<void> {
+  if (!metadataClients) return;
   registerList<ListedClient>(fastify, console, {
     path: METADATA_CLIENTS,
     section: 'clients',

@@ -25,17 +25,12 @@ const SECTIONS = [
   { path: 'audit', label: 'Audit' },
 ] as const;
 
+const PLUGINS = [
+  ...[overviewPlugin, principalListsPlugin, principalPagePlugin, principalActionsPlugin, clientsPlugin],
+  ...[logoutFailuresPlugin, resourcesPlugin, metadataClientsPlugin, mailsPlugin, auditPlugin],
+];
+
 /** The pages of the console. */
 export async function consolePlugin(fastify: FastifyTypebox, options: ConsoleServices): Promise<void> {
-  await fastify.register(overviewPlugin, options);
-  await fastify.register(principalListsPlugin, options);
-  await fastify.register(principalPagePlugin, options);
-  await fastify.register(principalActionsPlugin, options);
-  await fastify.register(clientsPlugin, options);
-  await fastify.register(logoutFailuresPlugin, options);
-  await fastify.register(resourcesPlugin, options);
-  const { metadataClients } = options.sources;
-  if (metadataClients) await fastify.register(metadataClientsPlugin, { ...options, metadataClients });
-  await fastify.register(mailsPlugin, options);
-  await fastify.register(auditPlugin, options);
+  for (const plugin of PLUGINS) await fastify.register(plugin, options);
 }

@@ -272,21 +272,6 @@ t.test(
   },
 );
 
-t.test('an application with ES256 remains editable without a key, and no other one gets it', async (t) => {
-  const first = await idpApp(t, { ...HERE, es256Key: ES256_KEY });
-  const operator = await makeOperator(t, first);
-  const { id } = await first.createClient({ id_token_signed_response_alg: 'ES256' });
-  const idp = await idpApp(t, { ...HERE, databaseUri: first.databaseUri, clock: first.clock });
-  const { act } = await enterConsole(idp, operator);
-  const fields = { name: 'New name', redirect_uris: CALLBACK };
-  t.match((await act(`/clients/${id}/update`, { ...fields, id_token_alg: 'ES256' })).body, 'Saved.');
-  const [client] = (await idp.admin('GET', '/v1/clients')).body.clients;
-  t.match(client, { client_name: 'New name', id_token_signed_response_alg: 'ES256' });
-  const refused = await act('/clients/create', { ...fields, id_token_alg: 'ES256' });
-  t.equal(refused.status, 400);
-  t.match(refused.body, /id="problem-id_token_alg"[^>]*>[^<]*IDP_ES256_KEY/);
-});
-
 t.test('the audit is searched by event, subject and day, page by page, and exported as CSV', async (t) => {
   const idp = await idpApp(t, HERE);
   const operator = await makeOperator(t, idp);

@@ -1,28 +1,14 @@
-import { exportJWK, generateKeyPair } from 'jose';
-import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
 import { DAY } from '../../../src/core/kernel/clock.js';
-import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { createCommit } from '../../../src/core/ops/commit.js';
 import { clientCollection } from '../../../src/idp/provisioning/store.js';
 import { registrationTokenCollection } from '../../../src/idp/registration/store.js';
 import { createRegistrationTokens } from '../../../src/idp/registration/tokens.js';
-import { Agent } from '../../kit/agent.js';
-import { clientKey, documentHost } from '../../kit/client-keys.js';
-import { fakeClock } from '../../kit/clock.js';
+import { clientKey } from '../../kit/client-keys.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
-import {
-  CALLBACK,
-  type Credentials,
-  type IdpApp,
-  type IdpAppOptions,
-  idpApp,
-  idpStore,
-  VERIFIER,
-} from '../../kit/idp.js';
-import { countedRandom } from '../../kit/random.js';
+import { CALLBACK, type Credentials, type IdpAppOptions, idpApp, idpStore } from '../../kit/idp.js';
 
-/** Applications that register themselves (RFC 7591), and client libraries that sign in with a key. */
+/** Applications that register themselves (RFC 7591). */
 
 const CLI = { ip: 'cli' };
 
@@ -166,58 +152,3 @@ t.test('the routes exist only if they are configured', async (t) => {
   const { body } = await on.request('GET', '/.well-known/openid-configuration');
   t.match(body, { registration_endpoint: /\/register$/ });
 });
-
-/** A provider at its own address, with the real time, for libraries. */
-async function forLibraries(t: Test): Promise<{ idp: IdpApp; issuer: string }> {
-  const idp = await idpApp(t, {
-    publicUrl: undefined,
-    clock: fakeClock(Date.now()),
-    clientIdMetadata: true,
-    loopbackDocuments: true,
-    random: countedRandom(),
-  });
-  await idp.listen();
-  return { idp, issuer: idp.server.fastify.idp.issuer() };
-}
-
-/** A client by its document, with a key of Web Crypto; `kid` is the one of the document. */
-async function publish(t: Test, algorithm: 'Ed25519' | 'ES256') {
-  const host = await documentHost(t);
-  const pair = await generateKeyPair(algorithm === 'ES256' ? 'ES256' : 'Ed25519', { extractable: true });
-  const id = `${host.url}/client.json`;
-  const jwk = { ...(await exportJWK(pair.publicKey)), kid: 'k1' };
-  host.documents['/client.json'] = {
-    ...{ client_id: id, client_name: 'Tool', redirect_uris: [CALLBACK] },
-    token_endpoint_auth_method: 'private_key_jwt',
-    jwks_uri: `${host.url}/jwks.json`,
-  };
-  host.documents['/jwks.json'] = { keys: [jwk] };
-  return { id, key: pair.privateKey };
-}
-
-async function visit(idp: IdpApp, issuer: string, url: string): Promise<URL> {
-  const browser = new Agent({ origin: issuer });
-  const { location = '' } = await browser.submit(await browser.open(url), loginOf(await idp.makeHuman()));
-  return new URL(location);
-}
-
-for (const algorithm of ['Ed25519', 'ES256'] as const) {
-  t.test(`openid-client signs in with a metadata document and a key (${algorithm})`, async (t) => {
-    const { idp, issuer } = await forLibraries(t);
-    const { id, key } = await publish(t, algorithm);
-    const config = await openid.discovery(
-      new URL(issuer),
-      id,
-      undefined,
-      openid.PrivateKeyJwt({ key, kid: 'k1' }),
-      { execute: [openid.allowInsecureRequests] },
-    );
-    const url = openid.buildAuthorizationUrl(config, {
-      ...{ redirect_uri: CALLBACK, scope: 'openid' },
-      ...{ code_challenge: sha256(VERIFIER), code_challenge_method: 'S256' },
-    });
-    const returned = await visit(idp, issuer, url.href);
-    const tokens = await openid.authorizationCodeGrant(config, returned, { pkceCodeVerifier: VERIFIER });
-    t.equal(tokens.claims()?.aud, id);
-  });
-}
