@@ -1,8 +1,17 @@
+import { resolve } from 'node:path';
 import type { TProperties } from 'typebox';
 import { defineOptions, resolveOptions } from '../config/options.js';
 import { systemRandom } from '../kernel/secrets.js';
-import { type BackupProgress, backupStore } from '../storage/backup.js';
+import { StoreUnavailable } from '../storage/collection.js';
+import { engineOf } from '../storage/engines.js';
+import { existingFile } from '../storage/existing.js';
+import type { BackupProgress } from '../storage/sqlite/backup.js';
 import { storeOptions } from './options.js';
+
+const TOOLS = {
+  MongoDB: 'mongodump --uri=<URI> --gzip --archive=',
+  PostgreSQL: 'pg_dump --dbname=<URI without schema> --schema=<schema> --format=custom --file=',
+};
 
 /**
  * The store of a program, and other options that its command needs: no secret is required or generated.
@@ -18,14 +27,22 @@ export const resolveStore = <P extends TProperties>(program: keyof typeof storeO
   });
 
 /**
- * Copies the store of a program, which may be running, to a new file.
+ * Copies the store of a program, which may be running, to a new file. The copy contains every write acknowledged before the call.
  *
- * @throws ConfigurationError, or an error with a `remedy` if the store does not exist or the file cannot be created
+ * @throws ConfigurationError, or StoreUnavailable if the store does not exist or the file cannot be created
  */
 export async function backup(
   program: keyof typeof storeOptions,
   file: string,
   onProgress: BackupProgress = () => {},
 ): Promise<void> {
-  await backupStore(resolveStore(program, {}).values.databaseUri, file, onProgress);
+  const { databaseUri: uri } = resolveStore(program, {}).values;
+  const { name } = engineOf(uri);
+  if (name !== 'SQLite') {
+    const remedy = `Run: ${TOOLS[name]}${file}`;
+    throw new StoreUnavailable(`${name} brings its own tool for backups`, { remedy });
+  }
+  const source = existingFile(uri);
+  const { backupSqlite } = await import('../storage/sqlite/backup.js');
+  await backupSqlite(source, resolve(file), onProgress);
 }

@@ -88,3 +88,21 @@ export const noResponse = (engine: string, mayHaveTakenEffect: boolean): StoreUn
   new StoreUnavailable(`${engine}: no response within ${CALL_TIMEOUT_MS / 1000} seconds`, {
     mayHaveTakenEffect,
   });
+
+/** Longer than the election of a replica set with default settings, which is some 15 seconds, or the promotion of a standby. */
+const MAX_START_MS = 30_000;
+
+/** Repeats a step while the database starts, or elects its primary. Each attempt has lasted as long as a call may. */
+export async function onceStarted<R>(
+  step: () => Promise<R>,
+  isStarting: (error: unknown) => boolean,
+): Promise<R> {
+  const until = performance.now() + MAX_START_MS;
+  for (;;) {
+    try {
+      return await step();
+    } catch (error) {
+      if (!isStarting(error) || performance.now() >= until) throw error;
+    }
+  }
+}

@@ -9,7 +9,7 @@ import {
   type Shape,
   shapeOf,
 } from './checks.js';
-import type { Collection, Declaration, Store } from './collection.js';
+import { type Collection, type Declaration, type Store, StoreUnavailable } from './collection.js';
 
 /** Implemented by each engine. Its collections receive valid arguments only. */
 export interface Engine extends Omit<Store, 'collection'> {
@@ -21,22 +21,37 @@ export interface EngineModule {
   open(uri: string): Promise<Store>;
   /** Describes the state of a database, without changing it. @throws the error that would prevent the start */
   inspect(uri: string): Promise<string>;
-  /** The time of the database server (milliseconds); `null` if the database has no clock of its own. */
-  serverTime(uri: string): Promise<number | null>;
-  /** Reads an existing collection of any version. `null` if it or one of its fields does not exist. */
-  readCollection<T extends { id: string }, R>(
-    uri: string,
-    shape: Shape,
-    read: (documents: Pick<Collection<T>, 'page' | 'count'>) => Promise<R>,
-  ): Promise<R | null>;
+  /** Passes an existing database of any version to `step`. Creates and changes nothing. */
+  read<R>(uri: string, step: (database: ReadableDatabase) => Promise<R>): Promise<R>;
+}
+
+/** A database that is not opened as a store. */
+export interface ReadableDatabase {
+  /** `null` if it or one of its fields does not exist. */
+  collection<T extends { id: string }>(shape: Shape): Promise<ReadableCollection<T> | null>;
   /** The names of the tables or collections, those of the engine itself included. */
-  collectionNames(uri: string): Promise<string[]>;
+  collectionNames(): Promise<string[]>;
+  /** The time of the database server (milliseconds). Absent if the database has no clock of its own. */
+  serverTime?(): Promise<number>;
+}
+
+export type ReadableCollection<T extends { id: string }> = Pick<Collection<T>, 'page' | 'count'>;
+
+/** @throws StoreUnavailable if a newer version has written a database, whose layout this one does not know */
+export function rejectNewerLayout(database: string, version: number, known: number): void {
+  if (version <= known) return;
+  throw new StoreUnavailable(
+    `${database} was written by a newer version (layout ${version}, this one reads ${known})`,
+    { remedy: 'Install that version again, or restore the backup made before it.' },
+  );
 }
 
 /** Adds the validation to an engine. */
 export function checkedStore(engine: Engine): Store {
   const known = new Map<string, { declaration: string; collection: unknown }>();
   return {
+    // `commit` as well: every write comes from a checked collection.
+    ...engine,
     collection<T extends { id: string }>(name: string, declaration: Declaration<T> = {}): Collection<T> {
       const written = JSON.stringify(declarationKey(declaration));
       const before = known.get(name);
@@ -47,12 +62,6 @@ export function checkedStore(engine: Engine): Store {
       known.set(name, { declaration: written, collection });
       return collection as Collection<T>;
     },
-    // Every write comes from a checked collection.
-    commit: (writes) => engine.commit(writes),
-    ...(engine.requestTimeoutMs !== undefined && { requestTimeoutMs: engine.requestTimeoutMs }),
-    ...(engine.serverTime && { serverTime: engine.serverTime }),
-    ready: () => engine.ready(),
-    close: () => engine.close(),
   };
 }
 
@@ -62,85 +71,65 @@ function declarationKey<T>(declaration: Declaration<T>): unknown[] {
   return [...[fields, numbers, booleans, unique].map((some) => [...some].sort()), indexes];
 }
 
-// An invalid argument causes a rejection like any other error. The methods that requests call most pass the promise of the
-// engine on, because an async function adds a promise and turns of the microtask queue to each call.
+type Documents = Collection<{ id: string }>;
+type Checks<Name extends keyof Documents> = {
+  readonly [Key in Name]: (shape: Shape, ...parameters: Parameters<Documents[Key]>) => void;
+};
+
+const checkUpdate = (shape: Shape, where: object, change: object): void => {
+  checkWhere(shape, where);
+  checkChange(shape, change);
+};
+
+/** What creates writes, and calls nothing. */
+const WRITES: Checks<'inserting' | 'ensuring' | 'changing' | 'deleting'> = {
+  inserting: checkDocument,
+  ensuring: checkDocument,
+  changing: checkUpdate,
+  deleting: checkWhere,
+};
+
+const CALLS: Checks<Exclude<keyof Documents, keyof typeof WRITES>> = {
+  insert: checkDocument,
+  insertMany(shape, docs) {
+    for (const doc of docs) checkDocument(shape, doc);
+  },
+  findOne: checkWhere,
+  updateOne: checkUpdate,
+  changeOne: checkUpdate,
+  deleteOne: checkWhere,
+  updateMany(shape, where, change) {
+    checkWhere(shape, where);
+    checkChange(shape, change, true);
+  },
+  deleteMany: checkWhere,
+  page: checkPage,
+  count(shape, where = {}, limit) {
+    checkConditions(shape, where);
+    if (limit !== undefined) checkLimit(limit);
+  },
+  estimate() {},
+};
+
+type Method = (...parameters: unknown[]) => unknown;
+
+/** Passes the promises of the engine on, because an async function adds a promise and turns of the microtask queue to each call. */
 function checkedCollection<T extends { id: string }>(shape: Shape, inner: Collection<T>): Collection<T> {
-  return {
-    insert(doc) {
-      try {
-        checkDocument(shape, doc);
-      } catch (error) {
-        return Promise.reject(error);
-      }
-      return inner.insert(doc);
-    },
-    async insertMany(docs) {
-      for (const doc of docs) checkDocument(shape, doc);
-      return docs.length === 0 || (await inner.insertMany(docs));
-    },
-    findOne(where) {
-      try {
-        checkWhere(shape, where);
-      } catch (error) {
-        return Promise.reject(error);
-      }
-      return inner.findOne(where);
-    },
-    async updateOne(where, change) {
-      checkWhere(shape, where);
-      checkChange(shape, change);
-      return await inner.updateOne(where, change);
-    },
-    changeOne(where, change) {
-      try {
-        checkWhere(shape, where);
-        checkChange(shape, change);
-      } catch (error) {
-        return Promise.reject(error);
-      }
-      return inner.changeOne(where, change);
-    },
-    async deleteOne(where) {
-      checkWhere(shape, where);
-      return await inner.deleteOne(where);
-    },
-    async updateMany(where, change) {
-      checkWhere(shape, where);
-      checkChange(shape, change, true);
-      return await inner.updateMany(where, change);
-    },
-    async deleteMany(where) {
-      checkWhere(shape, where);
-      return await inner.deleteMany(where);
-    },
-    async page(query) {
-      checkPage(shape, query);
-      return await inner.page(query);
-    },
-    async count(where = {}, limit) {
-      checkConditions(shape, where);
-      if (limit !== undefined) checkLimit(limit);
-      return await inner.count(where, limit);
-    },
-    async estimate() {
-      return await inner.estimate();
-    },
-    inserting(doc) {
-      checkDocument(shape, doc);
-      return inner.inserting(doc);
-    },
-    ensuring(doc) {
-      checkDocument(shape, doc);
-      return inner.ensuring(doc);
-    },
-    changing(where, change) {
-      checkWhere(shape, where);
-      checkChange(shape, change);
-      return inner.changing(where, change);
-    },
-    deleting(where) {
-      checkWhere(shape, where);
-      return inner.deleting(where);
-    },
-  };
+  const methods = Object.entries({ ...CALLS, ...WRITES }).map(([name, check]): [string, Method] => {
+    const call = inner[name as keyof Documents] as Method;
+    return [
+      name,
+      (...parameters) => {
+        try {
+          (check as Method)(shape, ...parameters);
+        } catch (error) {
+          // An invalid argument of a call causes a rejection like any other error.
+          if (name in WRITES) throw error;
+          return Promise.reject(error);
+        }
+        return call(...parameters);
+      },
+    ];
+  });
+  return Object.fromEntries(methods) as unknown as Collection<T>;
 }

@@ -13,29 +13,17 @@ export type Value = string | number | boolean;
 /** An opaque position in a sorted list, which remains valid when documents are inserted or deleted. */
 export type Cursor = string;
 
-/** The fields of `T` that can be declared, for filters and sorting. */
-export type DeclaredField<T> = {
-  [K in keyof T & string]-?: NonNullable<T[K]> extends Value ? K : never;
+/** The fields of `T` whose values, if there are any, are `V`. */
+type FieldOf<T, V> = {
+  [K in keyof T & string]-?: NonNullable<T[K]> extends V ? K : never;
 }[keyof T & string];
+
+/** The fields of `T` that can be declared, for filters and sorting. */
+export type DeclaredField<T> = FieldOf<T, Value>;
 
 /** Unique fields are required strings, because engines treat absent values in unique indexes differently. */
-export type UniqueField<T> = {
+type UniqueField<T> = {
   [K in keyof T & string]-?: T[K] extends string ? K : never;
-}[keyof T & string];
-
-/** The fields of `T` that `inc` can change. */
-export type NumberField<T> = {
-  [K in keyof T & string]-?: NonNullable<T[K]> extends number ? K : never;
-}[keyof T & string];
-
-/** The fields of `T` with strings. */
-export type StringField<T> = {
-  [K in keyof T & string]-?: NonNullable<T[K]> extends string ? K : never;
-}[keyof T & string];
-
-/** The fields of `T` with booleans. */
-export type BooleanField<T> = {
-  [K in keyof T & string]-?: NonNullable<T[K]> extends boolean ? K : never;
 }[keyof T & string];
 
 /** The optional fields of `T`, which `unset` can remove. */
@@ -53,7 +41,7 @@ export type Where<T> = { [K in DeclaredField<T>]?: Condition<NonNullable<T[K]>> 
 export interface Change<T> {
   set?: Partial<Omit<T, 'id'>>;
   unset?: readonly OptionalField<T>[];
-  inc?: { [K in NumberField<T>]?: number };
+  inc?: { [K in FieldOf<T, number>]?: number };
 }
 
 /** One page of a sorted list. Ties are broken by `id`; null and absent sort first (last with `desc`). */
@@ -135,11 +123,11 @@ export const EXACT_COUNT_LIMIT = 10_000;
  */
 export interface Declaration<T> {
   /** Fields with strings and without an index. */
-  fields?: readonly StringField<T>[];
+  fields?: readonly FieldOf<T, string>[];
   /** Every declared field with numbers, whether or not it has an index. */
-  numbers?: readonly NumberField<T>[];
+  numbers?: readonly FieldOf<T, number>[];
   /** Every declared field with booleans, whether or not it has an index. */
-  booleans?: readonly BooleanField<T>[];
+  booleans?: readonly FieldOf<T, boolean>[];
   unique?: readonly UniqueField<T>[];
   indexes?: readonly (readonly DeclaredField<T>[])[];
   view?: View<T>;
@@ -154,9 +142,9 @@ export interface View<T> {
   /** What each column contains. `presence`: whether the document has the field. */
   columns: Record<
     string,
-    | readonly ['text', StringField<T>]
-    | readonly ['boolean', BooleanField<T>]
-    | readonly ['number' | 'time', NumberField<T>]
+    | readonly ['text', FieldOf<T, string>]
+    | readonly ['boolean', FieldOf<T, boolean>]
+    | readonly ['number' | 'time', FieldOf<T, number>]
     | readonly ['presence', OptionalField<T>]
   >;
 }

@@ -16,7 +16,7 @@ export interface Engine {
 
 const SQLITE: Engine = {
   name: 'SQLite',
-  load: async () => (await import('./sqlite/engine.js')).engine,
+  load: async () => (await import('./sqlite/store.js')).engine,
   uriProblem(uri) {
     const path = uri.slice('sqlite:'.length);
     if (path === '' || path.endsWith('/') || path.includes('\0'))

@@ -1,8 +1,9 @@
 /** Checks whether a program could use a store, without changing it. */
 import { statfsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import type { ReadableCollection, ReadableDatabase } from './checked-store.js';
 import { shapeOf } from './checks.js';
-import type { Collection, Declaration } from './collection.js';
+import type { Declaration } from './collection.js';
 import { engineOf } from './engines.js';
 import { missingFile } from './existing.js';
 
@@ -16,9 +17,18 @@ export async function inspectStore(uri: string): Promise<string> {
   return (await engineOf(uri).load()).inspect(uri);
 }
 
+/** Passes a store that `inspectStore` accepts to `step`, even while another version uses it; `null` if it does not exist. */
+async function readDatabase<R>(
+  uri: string,
+  step: (database: ReadableDatabase) => Promise<R>,
+): Promise<R | null> {
+  if (uri === 'sqlite::memory:' || missingFile(uri) !== null) return null;
+  return (await engineOf(uri).load()).read(uri, step);
+}
+
 /** The time of the database server of a store that `inspectStore` accepts; `null` if the database has no clock of its own. */
-export async function serverTimeOf(uri: string): Promise<number | null> {
-  return (await engineOf(uri).load()).serverTime(uri);
+export function serverTimeOf(uri: string): Promise<number | null> {
+  return readDatabase(uri, async ({ serverTime }) => (await serverTime?.()) ?? null);
 }
 
 /**
@@ -27,19 +37,21 @@ export async function serverTimeOf(uri: string): Promise<number | null> {
  * @param declaration the fields that `read` uses in filters
  * @returns the result of `read`; `null` if the store does not have the collection or one of these fields
  */
-export async function readCollection<T extends { id: string }, R>(
+export function readCollection<T extends { id: string }, R>(
   uri: string,
   name: string,
-  read: (documents: Pick<Collection<T>, 'page' | 'count'>) => Promise<R>,
+  read: (documents: ReadableCollection<T>) => Promise<R>,
   declaration: Declaration<T> = {},
 ): Promise<R | null> {
-  if (uri === 'sqlite::memory:' || missingFile(uri) !== null) return null;
-  return (await engineOf(uri).load()).readCollection(uri, shapeOf(name, declaration), read);
+  return readDatabase(uri, async (database) => {
+    const documents = await database.collection<T>(shapeOf(name, declaration));
+    return documents && (await read(documents));
+  });
 }
 
 /** The names of the collections of an existing store, sorted. Changes nothing. */
 export async function collectionNames(uri: string): Promise<string[]> {
-  const names = await (await engineOf(uri).load()).collectionNames(uri);
+  const names = (await readDatabase(uri, (database) => database.collectionNames())) ?? [];
   // Other names belong to the engines.
   return names.filter((name) => /^[a-z]\w*$/i.test(name) && !name.startsWith('sqlite_')).sort();
 }

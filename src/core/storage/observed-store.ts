@@ -21,6 +21,7 @@ const OPERATIONS = [
 /** A store whose calls are measured. Callers get the promise of the inner store, so that calls take no longer. */
 export function observeStore(inner: Store, observe: ObserveCall): Store {
   return {
+    ...inner,
     collection: (name, declaration) => observeCollection(name, inner.collection(name, declaration), observe),
     // Several collections share the duration: it is attributed to the first.
     commit: (writes) =>
@@ -28,10 +29,6 @@ export function observeStore(inner: Store, observe: ObserveCall): Store {
         () => inner.commit(writes),
         (milliseconds) => observe(writes[0]?.collection ?? '', 'commit', milliseconds),
       ),
-    ...(inner.requestTimeoutMs !== undefined && { requestTimeoutMs: inner.requestTimeoutMs }),
-    ...(inner.serverTime && { serverTime: inner.serverTime }),
-    ready: () => inner.ready(),
-    close: () => inner.close(),
   };
 }
 
@@ -46,8 +43,7 @@ function observeCollection<T extends { id: string }>(
     return (...parameters: unknown[]): Promise<unknown> => measure(() => call(...parameters), end);
   };
   const entries = OPERATIONS.map((operation) => [operation, measured(operation)]);
-  const { inserting, ensuring, changing, deleting } = inner;
-  return { ...Object.fromEntries(entries), inserting, ensuring, changing, deleting } as Collection<T>;
+  return { ...inner, ...Object.fromEntries(entries) };
 }
 
 function measure<R>(call: () => Promise<R>, observe: (milliseconds: number) => void): Promise<R> {

@@ -4,6 +4,7 @@ import {
   type Change,
   type Cursor,
   type OptionalField,
+  type Page,
   RefusedDocument,
   RefusedSelector,
   type Value,
@@ -76,10 +77,19 @@ export interface Position {
   id: string;
 }
 
-/** The cursor after a document. It contains the order of the list, so that it cannot be used with another one. */
-export function cursorAfter(sort: string, desc: boolean, doc: { id: string }): Cursor {
-  const value = (doc as Record<string, unknown>)[sort] ?? null;
-  return Buffer.from(JSON.stringify([sort, desc, value, doc.id])).toString('base64url');
+/**
+ * The page that begins with these documents: one more than the limit shows that there is a next page. Its cursor contains the order
+ * of the list, so that it cannot be used with another one.
+ */
+export function pageOf<T extends { id: string }>(
+  docs: readonly T[],
+  { sort, desc, limit }: { sort: string; desc: boolean; limit: number },
+): Page<T> {
+  const items = docs.slice(0, limit);
+  const last = items.at(-1);
+  if (!last || docs.length <= limit) return { items, next: null };
+  const value = (last as Record<string, unknown>)[sort] ?? null;
+  return { items, next: Buffer.from(JSON.stringify([sort, desc, value, last.id])).toString('base64url') };
 }
 
 /** Parses a cursor of this order. @throws RefusedSelector for any other cursor */

@@ -34,8 +34,8 @@ export default [
   {
     name: 'MongoDB: updateOne reads, and then writes what it has read',
     file: 'core/storage/mongodb/collection.ts', in: 'updateOne',
-    replace: 'await collection.findOneAndUpdate(and(filter, ...guards),',
-    by: "await collection.findOneAndUpdate( { _id: (await collection.findOne(and(filter, ...guards)))?._id ?? '' }, ",
+    replace: 'await collection.findOneAndUpdate(filter,',
+    by: "await collection.findOneAndUpdate( { _id: (await collection.findOne(filter))?._id ?? '' }, ",
     tests: [['core/storage/mongodb', 'mongodb: races']],
   },
   {

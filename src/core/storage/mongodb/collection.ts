@@ -2,7 +2,7 @@
 import type { Shape } from '../checks.js';
 import { type Collection, EXACT_COUNT_LIMIT } from '../collection.js';
 import { createLookups } from '../lookups.js';
-import { applyChange, cursorAfter, positionOf } from '../semantics.js';
+import { applyChange, pageOf, positionOf } from '../semantics.js';
 import { type Call, DUPLICATE_KEY, type MongoCollection } from './connection.js';
 import { createInserts } from './inserts.js';
 import {
@@ -20,6 +20,7 @@ import {
   toUpdate,
 } from './query.js';
 import { createUpdates } from './updates.js';
+import { guardedChange } from './writes.js';
 
 /** Documents per step of `updateMany` and `deleteMany`. */
 const STEP_SIZE = 256;
@@ -40,37 +41,31 @@ export function mongodbCollection<T extends { id: string }>(
     toDocument,
   );
   const insertStored = createInserts(call);
-  const update = createUpdates(call);
+  const updateById = createUpdates(call);
   const updateOne: Collection<T>['updateOne'] = (where, change) => {
-    const filter = toFilter(where);
-    const guards = countableConditions(change);
+    const { filter, update, matchesUncounted } = guardedChange(where, change);
     return call(async (collection) => {
       for (;;) {
-        const stored = await collection.findOneAndUpdate(and(filter, ...guards), toUpdate(change), {
-          returnDocument: 'after',
-        });
-        if (stored || guards.length === 0) return toDocumentOrNull<T>(stored);
-        const uncounted = await collection.findOne(filter);
-        if (!uncounted) return null;
-        // Throws unless the document has changed in between.
-        applyChange(toDocument<T>(uncounted), change);
+        const stored = await collection.findOneAndUpdate(filter, update, { returnDocument: 'after' });
+        // A document that matches now has changed in between.
+        if (stored || !(await matchesUncounted(collection))) return toDocumentOrNull<T>(stored);
       }
     });
   };
   const changeOne: Collection<T>['changeOne'] = async (where, change) => {
     const { id } = where as { id?: unknown };
     if (typeof id === 'string') {
-      const outcome = await update({ filter: { _id: id }, update: toStages(where, change) });
+      const outcome = await updateById({ filter: { _id: id }, update: toStages(where, change) });
       if (outcome !== 'rejected') return outcome === 'matched';
     }
     // In a command of its own, whose response shows whether there is a document, or why it was refused.
     return (await updateOne(where, change)) !== null;
   };
-  const insert = (doc: T) => insertStored(toStored(doc));
   return {
-    insert,
+    insert: (doc) => insertStored(toStored(doc)),
 
-    insertMany(docs) {
+    async insertMany(docs) {
+      if (docs.length === 0) return true;
       return call(async (collection) => {
         try {
           await collection.insertMany(docs.map(toStored));
@@ -126,9 +121,7 @@ export function mongodbCollection<T extends { id: string }>(
       // One more document than requested shows whether there is a next page.
       const options = { sort: keys(order, desc ? -1 : 1), limit: limit + 1, batchSize: limit + 1 };
       const stored = await read((collection) => collection.find(and(filter, ...spans), options).toArray());
-      const items = stored.slice(0, limit).map((one) => toDocument<T>(one));
-      const last = items.at(-1);
-      return { items, next: last && stored.length > limit ? cursorAfter(sort, desc, last) : null };
+      return pageOf(stored.map(toDocument<T>), { sort, desc, limit });
     },
 
     count(where = {}, limit) {

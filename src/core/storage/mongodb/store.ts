@@ -1,9 +1,13 @@
 /** The engine for several machines: a MongoDB replica set or sharded cluster, through its own client or the host's. */
-import { performance } from 'node:perf_hooks';
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import fastify from 'fastify';
-import { CALL_TIMEOUT_MS } from '../calls.js';
-import { checkedStore, type EngineModule } from '../checked-store.js';
+import { CALL_TIMEOUT_MS, onceStarted } from '../calls.js';
+import {
+  checkedStore,
+  type EngineModule,
+  type ReadableDatabase,
+  rejectNewerLayout,
+} from '../checked-store.js';
 import type { Shape } from '../checks.js';
 import { type Collection, type Store, StoreUnavailable } from '../collection.js';
 import type { HostDatabase } from '../host-database.js';
@@ -24,9 +28,6 @@ const AUTHENTICATION_FAILED = 18;
 
 /** Shorter than the call timeout, so that the driver's own error is reported. */
 const DRIVER_TIMEOUT_MS = CALL_TIMEOUT_MS - 500;
-
-/** A program that starts during an election waits for its end: with default settings of the set, some 15 seconds. */
-const MAX_ELECTION_MS = 30_000;
 
 /**
  * No socketTimeoutMS: it would interrupt index builds. The driver's monitor detects a server that hangs after
@@ -67,12 +68,12 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
   const connection = new Connection(release);
   const reads = new CurrentReads(db.client, () => writeNothing(db, prefix));
   try {
-    await afterElection(async () => {
+    await onceStarted(async () => {
       await connection.call(() => checkDeployment(db));
       await connection.call(() => writeSchemaVersion(db, prefix));
       // So that the first request does not wait for it.
       await connection.call(() => reads.read(async () => undefined));
-    });
+    }, isElecting);
   } catch (error) {
     reads.stop();
     await connection.close();
@@ -111,10 +112,8 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
 }
 
 /** Checks whether a database can be opened, without changing it. @throws the error of opening it */
-async function inspectMongodb(uri: string): Promise<string> {
-  const { db, release } = await connect(uri);
-  const connection = new Connection(release);
-  try {
+function inspectMongodb(uri: string): Promise<string> {
+  return withDatabase(uri, async (db, connection) => {
     await connection.call(() => checkDeployment(db));
     await connection.call(() =>
       db.client.withSession(async (session) => {
@@ -123,20 +122,7 @@ async function inspectMongodb(uri: string): Promise<string> {
       }),
     );
     return 'answers';
-  } finally {
-    await connection.close();
-  }
-}
-
-/** The time of the server. */
-async function mongodbTime(uri: string): Promise<number> {
-  const { db, release } = await connect(uri);
-  const connection = new Connection(release);
-  try {
-    return await connection.call(() => readServerTime(db));
-  } finally {
-    await connection.close();
-  }
+  });
 }
 
 async function readServerTime(db: mongodb.Db): Promise<number> {
@@ -144,48 +130,44 @@ async function readServerTime(db: mongodb.Db): Promise<number> {
   return (localTime as Date).getTime();
 }
 
-/** Reads a collection of any version, without creating collections or indexes. A missing collection is empty. */
-async function readMongodbCollection<T extends { id: string }, R>(
+/** Without creating collections or indexes. A missing collection is empty. */
+function readMongodb<R>(uri: string, step: (database: ReadableDatabase) => Promise<R>): Promise<R> {
+  return withDatabase(uri, (db, connection) =>
+    step({
+      async collection<T extends { id: string }>(shape: Shape) {
+        const collection = db.collection<Stored>(shape.name, COLLECTION_OPTIONS);
+        return mongodbCollection<T>(shape, (read) => connection.call(() => read(collection)));
+      },
+      async collectionNames() {
+        const options = { nameOnly: true, readPreference: 'primary' } as const;
+        const found = await connection.call(() => db.listCollections({}, options).toArray());
+        return found.map(({ name }) => name);
+      },
+      serverTime: () => connection.call(() => readServerTime(db)),
+    }),
+  );
+}
+
+async function withDatabase<R>(
   uri: string,
-  shape: Shape,
-  read: (documents: Pick<Collection<T>, 'page' | 'count'>) => Promise<R>,
+  step: (db: mongodb.Db, connection: Connection) => Promise<R>,
 ): Promise<R> {
   const { db, release } = await connect(uri);
   const connection = new Connection(release);
   try {
-    const collection = db.collection<Stored>(shape.name, COLLECTION_OPTIONS);
-    return await read(mongodbCollection<T>(shape, (step) => connection.call(() => step(collection))));
+    return await step(db, connection);
   } finally {
     await connection.close();
   }
 }
 
-/** The names of the collections of a database. */
-async function mongodbCollectionNames(uri: string): Promise<string[]> {
-  const { db, release } = await connect(uri);
-  const connection = new Connection(release);
-  try {
-    const options = { nameOnly: true, readPreference: 'primary' } as const;
-    const found = await connection.call(() => db.listCollections({}, options).toArray());
-    return found.map(({ name }) => name);
-  } finally {
-    await connection.close();
-  }
-}
-
-export const engine: EngineModule = {
-  open: openMongodb,
-  inspect: inspectMongodb,
-  serverTime: mongodbTime,
-  readCollection: readMongodbCollection,
-  collectionNames: mongodbCollectionNames,
-};
+export const engine: EngineModule = { open: openMongodb, inspect: inspectMongodb, read: readMongodb };
 
 /**
  * @fastify/mongodb decorates its instance, and the host may have registered it, too: a separate instance avoids the
  * collision.
  */
-const connect = (uri: string): Promise<OpenDatabase> => afterElection(() => tryToConnect(uri));
+const connect = (uri: string): Promise<OpenDatabase> => onceStarted(() => tryToConnect(uri), isElecting);
 
 async function tryToConnect(uri: string): Promise<OpenDatabase> {
   const instance = fastify();
@@ -197,19 +179,6 @@ async function tryToConnect(uri: string): Promise<OpenDatabase> {
     throw toOpenError(error as Error);
   }
   return { db: instance.mongo.client.db(), release: () => instance.close() };
-}
-
-/** Repeats a step while members of the set respond, but none is the primary. */
-async function afterElection<R>(step: () => Promise<R>): Promise<R> {
-  const until = performance.now() + MAX_ELECTION_MS;
-  for (;;) {
-    try {
-      return await step();
-    } catch (error) {
-      // Each attempt has waited for the driver's own timeout.
-      if (!isElecting(error) || performance.now() >= until) throw error;
-    }
-  }
 }
 
 /** Whether the driver has found members of a replica set, but no primary. */
@@ -262,7 +231,7 @@ async function writeSchemaVersion(
     { $max: { version: SCHEMA_VERSION } },
     { upsert: true, returnDocument: 'after', ...(session && { session }) },
   );
-  checkSchemaVersion(db, stored?.version ?? SCHEMA_VERSION);
+  rejectNewerLayout(db.databaseName, stored?.version ?? SCHEMA_VERSION, SCHEMA_VERSION);
 }
 
 /** A write that changes nothing. The majority confirms it after all writes before it. */
@@ -273,20 +242,12 @@ function writeNothing(db: mongodb.Db, prefix: string): Promise<unknown> {
 /** Throws if a newer version has changed the layout since this process started. */
 async function readSchemaVersion(db: mongodb.Db, prefix: string): Promise<void> {
   const stored = await schemaVersions(db, prefix).findOne({ _id: 'layout' });
-  checkSchemaVersion(db, stored?.version ?? SCHEMA_VERSION);
+  rejectNewerLayout(db.databaseName, stored?.version ?? SCHEMA_VERSION, SCHEMA_VERSION);
 }
 
 function schemaVersions(db: mongodb.Db, prefix: string) {
   // Declared collection names cannot begin with an underscore.
   return db.collection<{ _id: string; version: number }>(`${prefix}_layout`, COLLECTION_OPTIONS);
-}
-
-function checkSchemaVersion(db: mongodb.Db, version: number): void {
-  if (version <= SCHEMA_VERSION) return;
-  throw new StoreUnavailable(
-    `${db.databaseName} was written by a newer version (layout ${version}, this one reads ${SCHEMA_VERSION})`,
-    { remedy: 'Install that version again, or restore the backup made before it.' },
-  );
 }
 
 /** Creates the indexes once, at the first use; after a failure, the next use tries again. */

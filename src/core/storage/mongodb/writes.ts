@@ -3,7 +3,14 @@ import { performance } from 'node:perf_hooks';
 import type { mongodb } from '@fastify/mongodb';
 import { createBatches } from '../batches.js';
 import { CALL_TIMEOUT_MS } from '../calls.js';
-import { type Collection, type Commit, StoreUnavailable, type Write } from '../collection.js';
+import {
+  type Change,
+  type Collection,
+  type Commit,
+  StoreUnavailable,
+  type Where,
+  type Write,
+} from '../collection.js';
 import { applyChange } from '../semantics.js';
 import {
   type Connection,
@@ -33,6 +40,22 @@ export interface MongodbWrite extends Write {
   make(within: Within): Promise<boolean>;
   /** The document, if it only inserts one. */
   readonly inserted?: { into: MongoCollection; stored: Stored };
+}
+
+/** A change of one document, under the condition that `inc` leads to a safe integer. */
+export function guardedChange<T extends { id: string }>(where: Where<T>, change: Change<T>) {
+  const filter = toFilter(where);
+  const guards = countableConditions(change);
+  return {
+    filter: and(filter, ...guards),
+    update: toUpdate(change),
+    /** After no document was changed: whether one matches. @throws RefusedDocument if `inc` cannot be applied to it */
+    async matchesUncounted(collection: MongoCollection, within: Within = {}): Promise<boolean> {
+      const found = guards.length === 0 ? null : await collection.findOne(filter, within);
+      if (found) applyChange(toDocument<T>(found), change);
+      return found !== null;
+    },
+  };
 }
 
 /** The part of a collection that creates writes. */
@@ -70,15 +93,11 @@ export function mongodbWrites<T extends { id: string }>(
     },
 
     changing(where, change) {
-      const filter = toFilter(where);
-      const guards = countableConditions(change);
-      const update = toUpdate(change);
+      const { filter, update, matchesUncounted } = guardedChange(where, change);
       return writing(async (within) => {
-        const { matchedCount } = await collection.updateOne(and(filter, ...guards), update, within);
-        if (matchedCount > 0 || guards.length === 0) return matchedCount > 0;
-        const uncounted = await collection.findOne(filter, within);
-        if (uncounted) applyChange(toDocument<T>(uncounted), change);
-        return false;
+        const { matchedCount } = await collection.updateOne(filter, update, within);
+        if (matchedCount === 0) await matchesUncounted(collection, within);
+        return matchedCount > 0;
       });
     },
 

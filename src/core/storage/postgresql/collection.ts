@@ -13,18 +13,17 @@ import {
   type Where,
 } from '../collection.js';
 import { createLookups } from '../lookups.js';
-import { compare, cursorAfter, positionOf } from '../semantics.js';
-import { conditionsAfter, quoteIdentifier } from '../sql.js';
+import { compare, pageOf, positionOf } from '../semantics.js';
+import { ALL, and, quoteIdentifier } from '../sql.js';
 import type { PostgresqlWrite } from './commits.js';
 import type { Connection, Send } from './connection.js';
 import type { Row, Statement } from './pipeline.js';
 import {
-  ALL,
-  and,
   arrayLiteral,
   type Clause,
   changedDocument,
   clauseOf,
+  conditionsAfter,
   expectingOne,
   statement,
   toDocument,
@@ -196,10 +195,8 @@ export function postgresqlCollection<T extends { id: string }>(
 
     async page({ where, sort, desc = false, after, limit }) {
       const base = clauseOf(where ?? {});
-      const conditions =
-        after === undefined
-          ? [ALL]
-          : conditionsAfter(sort, desc, positionOf(shape, sort, desc, after), String);
+      const conditions: Clause[] =
+        after === undefined ? [ALL] : conditionsAfter(sort, desc, positionOf(shape, sort, desc, after));
       // The orders of the indexes. Required fields are unique and never null.
       const column = `${quoteIdentifier(sort)} ${desc ? 'DESC' : 'ASC'}`;
       const order = shape.required.has(sort)
@@ -217,9 +214,7 @@ export function postgresqlCollection<T extends { id: string }>(
           ...conditions.map((condition) => and(base, condition)),
         ),
       );
-      const items = rows.slice(0, limit).map(toDocument<T>);
-      const last = items.at(-1);
-      return { items, next: last && rows.length > limit ? cursorAfter(sort, desc, last) : null };
+      return pageOf(rows.map(toDocument<T>), { sort, desc, limit });
     },
 
     async count(where = {}, limit) {

@@ -1,16 +1,12 @@
 /** Translates documents, filters, changes and page positions to SQL. */
 import type { FieldType } from '../checks.js';
-import type { Change, Value, Where } from '../collection.js';
-import { conditionsOf, type Operators } from '../semantics.js';
-import { COMPARISON, quoteIdentifier } from '../sql.js';
+import type { Change, Value } from '../collection.js';
+import { createClauses, type Clause as SqlClause } from '../sql.js';
 import { UNCOUNTABLE, UNMET } from './errors.js';
 import type { Row, Statement } from './pipeline.js';
 
-/** A part of an SQL text with `?` for each of its values. Other text contains no question mark. */
-export interface Clause {
-  text: string;
-  values: readonly (string | null)[];
-}
+/** A part of an SQL text. */
+export type Clause = SqlClause<string | null>;
 
 /** The type of the column of a declared field. Strings are compared by their bytes, whatever the collation of the database is. */
 export const COLUMN_TYPES: Record<FieldType, string> = {
@@ -18,9 +14,6 @@ export const COLUMN_TYPES: Record<FieldType, string> = {
   number: 'bigint',
   boolean: 'boolean',
 };
-
-/** Every document. */
-export const ALL: Clause = { text: 'TRUE', values: [] };
 
 /** Joins clauses and other text to a statement with numbered values. */
 export function statement(text: string, ...parts: Clause[]): Statement {
@@ -42,32 +35,11 @@ export function expectingOne({ text, values }: Statement, subject: string): Stat
   };
 }
 
-/** Translates a checked filter. Equality with null includes absence, as the port requires: a generated column is null in both cases. */
-export function clauseOf<T>(where: Where<T>): Clause {
-  const clauses = conditionsOf(where).map(conditionClause);
-  return clauses.length === 0 ? ALL : clauses.reduce(and);
-}
-
-function conditionClause([field, condition]: [string, Value | null | Operators]): Clause {
-  const column = quoteIdentifier(field);
-  if (condition === null) return { text: `${column} IS NULL`, values: [] };
-  if (typeof condition !== 'object') return { text: `${column} = ?`, values: [String(condition)] };
-  // One parameter for any number of values.
-  if (condition.in) return { text: `${column} = ANY(?)`, values: [arrayLiteral(condition.in)] };
-  return Object.entries(condition)
-    .map(
-      ([operator, value]): Clause => ({
-        text: `${column} ${COMPARISON[operator as keyof typeof COMPARISON]} ?`,
-        values: [String(value)],
-      }),
-    )
-    .reduce(and);
-}
-
-/** The conjunction of two clauses. */
-export function and(a: Clause, b: Clause): Clause {
-  return { text: `${a.text} AND ${b.text}`, values: [...a.values, ...b.values] };
-}
+export const { clauseOf, conditionsAfter } = createClauses<string | null>({
+  toSqlValue: String,
+  isOneOf: (column) => `${column} = ANY(?)`,
+  toList: arrayLiteral,
+});
 
 /**
  * The same condition for documents whose ids are known. PostgreSQL, which would otherwise read all documents that match if it expects

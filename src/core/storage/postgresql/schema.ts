@@ -1,8 +1,7 @@
 /** The tables of a schema: what is there, and the statements that create what is missing. */
 import type { Shape, ShapeView } from '../checks.js';
 import { StoreUnavailable } from '../collection.js';
-import { indexesOf } from '../indexes.js';
-import { quoteIdentifier } from '../sql.js';
+import { indexesOf, quoteIdentifier } from '../sql.js';
 import type { Connection, Send } from './connection.js';
 import { isServerError } from './errors.js';
 import { COLUMN_TYPES } from './query.js';

@@ -1,10 +1,14 @@
 /** The engine for PostgreSQL 14 and later: a schema in a database. */
-import { performance } from 'node:perf_hooks';
 import { systemRandom } from '../../kernel/secrets.js';
-import { CALL_TIMEOUT_MS } from '../calls.js';
-import { checkedStore, type EngineModule } from '../checked-store.js';
+import { CALL_TIMEOUT_MS, onceStarted } from '../calls.js';
+import {
+  checkedStore,
+  type EngineModule,
+  type ReadableDatabase,
+  rejectNewerLayout,
+} from '../checked-store.js';
 import type { Shape } from '../checks.js';
-import { type Collection, type Store, StoreUnavailable } from '../collection.js';
+import { type Store, StoreUnavailable } from '../collection.js';
 import type { HostPool } from '../host-database.js';
 import { postgresqlCollection } from './collection.js';
 import { createCommits, type PostgresqlWrite } from './commits.js';
@@ -25,9 +29,6 @@ import {
 const SCHEMA_VERSION = 1;
 
 const MIN_SERVER_VERSION = 14;
-
-/** How long the start waits while the server starts, or while a standby becomes the primary. */
-const MAX_START_MS = 30_000;
 
 /** Opens the schema of a URI, or one in the database of a host's pool, and creates it. */
 export async function openPostgresql(source: string | HostPool): Promise<Store> {
@@ -99,58 +100,39 @@ async function inspectPostgresql(uri: string): Promise<string> {
   });
 }
 
-/** The time of the server. */
-function postgresqlTime(uri: string): Promise<number> {
-  return withConnection(uri, (connection) => connection.read(readServerTime));
-}
-
-/**
- * Reads a collection of any version, without creating tables, columns or indexes.
- *
- * @returns the result of `read`; `null` if the collection or one of its fields does not exist
- */
-function readPostgresqlCollection<T extends { id: string }, R>(
-  uri: string,
-  shape: Shape,
-  read: (documents: Pick<Collection<T>, 'page' | 'count'>) => Promise<R>,
-): Promise<R | null> {
+/** Without creating tables, columns or indexes. */
+function readPostgresql<R>(uri: string, step: (database: ReadableDatabase) => Promise<R>): Promise<R> {
   return withConnection(uri, async (connection, schema) => {
     const tables = await connection.read((send) => readTables(send, schema));
-    if (!hasColumns(tables, shape)) return null;
-    return read(postgresqlCollection<T>(shape, tableName(schema, shape.name), connection, () => undefined));
-  });
-}
-
-/** The names of the tables of a schema. */
-function postgresqlCollectionNames(uri: string): Promise<string[]> {
-  return withConnection(uri, async (connection, schema) => {
-    const tables = await connection.read((send) => readTables(send, schema));
-    return [...(tables ?? [])].filter(([, { isView }]) => !isView).map(([name]) => name);
+    return step({
+      async collection<T extends { id: string }>(shape: Shape) {
+        const table = tableName(schema, shape.name);
+        return hasColumns(tables, shape)
+          ? postgresqlCollection<T>(shape, table, connection, () => undefined)
+          : null;
+      },
+      collectionNames: async () =>
+        [...(tables ?? [])].filter(([, { isView }]) => !isView).map(([name]) => name),
+      serverTime: () => connection.read(readServerTime),
+    });
   });
 }
 
 export const engine: EngineModule = {
   open: openPostgresql,
   inspect: inspectPostgresql,
-  serverTime: postgresqlTime,
-  readCollection: readPostgresqlCollection,
-  collectionNames: postgresqlCollectionNames,
+  read: readPostgresql,
 };
 
 /** Waits until the server has started, and checks it. */
 async function connect(source: string | HostPool): Promise<{ connection: Connection; schema: string }> {
   const { connection, schema } = connectLater(await openSource(source));
-  const until = performance.now() + MAX_START_MS;
-  for (;;) {
-    try {
-      await connection.read(checkServer);
-      return { connection, schema };
-    } catch (error) {
-      // Each attempt has lasted as long as a call may.
-      if (isStarting(error) && performance.now() < until) continue;
-      await connection.close();
-      throw error;
-    }
+  try {
+    await onceStarted(() => connection.read(checkServer), isStarting);
+    return { connection, schema };
+  } catch (error) {
+    await connection.close();
+    throw error;
   }
 }
 
@@ -223,13 +205,13 @@ async function writeSchemaVersion(send: Send, schema: string): Promise<void> {
       values: [],
     },
   );
-  checkSchemaVersion(schema, Number(version));
+  rejectNewerLayout(`the schema ${schema}`, Number(version), SCHEMA_VERSION);
 }
 
 async function readSchemaVersion(send: Send, schema: string): Promise<void> {
   const text = `SELECT version FROM ${tableName(schema, LAYOUT_TABLE)}`;
   const [[[version] = []] = []] = await send({ text, values: [] });
-  checkSchemaVersion(schema, Number(version ?? SCHEMA_VERSION));
+  rejectNewerLayout(`the schema ${schema}`, Number(version ?? SCHEMA_VERSION), SCHEMA_VERSION);
 }
 
 /** Fails if the database is read-only, although nothing is written, or if a newer version has changed the layout since the start. */
@@ -248,12 +230,4 @@ async function checkPrivileges(send: Send, schema: string, missing: readonly str
   throw new StoreUnavailable(`PostgreSQL: the user may not create tables in the schema ${schema}`, {
     remedy: `Let a user who may create them run this SQL:\n${missing.map((one) => `${one};`).join('\n')}`,
   });
-}
-
-function checkSchemaVersion(schema: string, version: number): void {
-  if (version <= SCHEMA_VERSION) return;
-  throw new StoreUnavailable(
-    `the schema ${schema} was written by a newer version (layout ${version}, this one reads ${SCHEMA_VERSION})`,
-    { remedy: 'Install that version again, or restore the backup made before it.' },
-  );
 }

@@ -10,13 +10,20 @@ import {
   nullIfTaken,
   UniqueViolation,
   type Value,
+  type Where,
 } from '../collection.js';
-import { indexesOf } from '../indexes.js';
-import { applyChange, cursorAfter, positionOf } from '../semantics.js';
-import { conditionsAfter, quoteIdentifier } from '../sql.js';
+import { applyChange, pageOf, positionOf } from '../semantics.js';
+import {
+  ALL,
+  and,
+  createClauses,
+  indexesOf,
+  memoize,
+  quoteIdentifier,
+  type Clause as SqlClause,
+} from '../sql.js';
 import type { Connection } from './connection.js';
 import { estimateRows } from './estimate.js';
-import { ALL, and, type Clause, clauseOf, memoize, toSqlValue } from './query.js';
 import type { SqliteWrite } from './writes.js';
 
 /** Documents per write step of `updateMany` and `deleteMany`, so that other calls run in between. */
@@ -24,6 +31,19 @@ const STEP_SIZE = 256;
 
 /** With a bare `LIMIT ?`, SQLite prepares the statement again each time a value is bound. */
 const LIMIT = 'LIMIT ? + 0';
+
+type Clause = SqlClause<string | number>;
+
+/** Converts booleans to 1 and 0, as `json_extract` does: SQLite has no booleans. */
+function toSqlValue<V extends Value | null>(value: V): Exclude<V, boolean> | number {
+  return typeof value === 'boolean' ? Number(value) : (value as Exclude<V, boolean>);
+}
+
+const { clauseOf, conditionsAfter } = createClauses<string | number>({
+  toSqlValue,
+  isOneOf: (column) => `${column} IN (SELECT value FROM json_each(?))`,
+  toList: (values) => JSON.stringify(values),
+});
 
 /** A document and its rowid. */
 interface Found<T> {
@@ -90,7 +110,15 @@ export function sqliteCollection<T extends { id: string }>(
     if (doc) connection.sql(remove).run(doc.id);
     return doc;
   };
-  const writing = (step: () => boolean): SqliteWrite => ({
+  const inserted = (doc: T, text = insert) => {
+    const row = rowOf(doc);
+    return () => void connection.sql(text).run(...row);
+  };
+  const changed = (where: Where<T>, change: Change<T>) => {
+    const clause = clauseOf(where);
+    return () => changeFirst(clause, change) !== null;
+  };
+  const writing = (step: () => unknown): SqliteWrite => ({
     collection: shape.name,
     exists,
     step: () => translateUniqueViolation(shape.name, step),
@@ -110,10 +138,7 @@ export function sqliteCollection<T extends { id: string }>(
       .get(...values, limit)?.n ?? 0;
 
   return {
-    insert(doc) {
-      const row = rowOf(doc);
-      return write(() => void connection.sql(insert).run(...row));
-    },
+    insert: (doc) => write(inserted(doc)),
 
     async insertMany(docs) {
       const rows = docs.map(rowOf);
@@ -134,10 +159,7 @@ export function sqliteCollection<T extends { id: string }>(
       return write(() => changeFirst(clause, change));
     },
 
-    changeOne(where, change) {
-      const clause = clauseOf(where);
-      return write(() => changeFirst(clause, change) !== null);
-    },
+    changeOne: (where, change) => write(changed(where, change)),
 
     deleteOne(where) {
       const clause = clauseOf(where);
@@ -177,10 +199,8 @@ export function sqliteCollection<T extends { id: string }>(
 
     async page({ where, sort, desc = false, after, limit }) {
       const base = clauseOf(where ?? {});
-      const conditions =
-        after === undefined
-          ? [ALL]
-          : conditionsAfter(sort, desc, positionOf(shape, sort, desc, after), toSqlValue);
+      const conditions: Clause[] =
+        after === undefined ? [ALL] : conditionsAfter(sort, desc, positionOf(shape, sort, desc, after));
       // Required fields are unique: a tie-breaker would keep SQLite from using their index.
       const order = shape.required.has(sort) ? [sort] : [sort, 'id'];
       const orderBy = order.map((field) => `${quoteIdentifier(field)} ${desc ? 'DESC' : 'ASC'}`).join(', ');
@@ -197,9 +217,7 @@ export function sqliteCollection<T extends { id: string }>(
         }
         return found;
       });
-      const items = docs.slice(0, limit);
-      const last = items.at(-1);
-      return { items, next: last && docs.length > limit ? cursorAfter(sort, desc, last) : null };
+      return pageOf(docs, { sort, desc, limit });
     },
 
     count(where = {}, limit) {
@@ -215,26 +233,11 @@ export function sqliteCollection<T extends { id: string }>(
       });
     },
 
-    inserting(doc) {
-      const row = rowOf(doc);
-      return writing(() => {
-        connection.sql(insert).run(...row);
-        return true;
-      });
-    },
+    inserting: (doc) => writing(inserted(doc)),
 
-    ensuring(doc) {
-      const row = rowOf(doc);
-      return writing(() => {
-        connection.sql(`${insert} ON CONFLICT DO NOTHING`).run(...row);
-        return true;
-      });
-    },
+    ensuring: (doc) => writing(inserted(doc, `${insert} ON CONFLICT DO NOTHING`)),
 
-    changing(where, change) {
-      const clause = clauseOf(where);
-      return writing(() => changeFirst(clause, change) !== null);
-    },
+    changing: (where, change) => writing(changed(where, change)),
 
     deleting(where) {
       const clause = clauseOf(where);

@@ -1,14 +1,20 @@
 /** The embedded engine: one SQLite file (or memory) that any number of processes can share. */
+import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { checkedStore } from '../checked-store.js';
+import {
+  checkedStore,
+  type EngineModule,
+  type ReadableDatabase,
+  rejectNewerLayout,
+} from '../checked-store.js';
 import type { Shape } from '../checks.js';
-import { type Collection, type Store, StoreUnavailable } from '../collection.js';
+import { type Store, StoreUnavailable } from '../collection.js';
 import { createTable, hasColumns, hasTable, sqliteCollection } from './collection.js';
 import { Connection, type Database } from './connection.js';
 import { loadDriver } from './driver.js';
 import { isBusy, retryWhileBusy } from './errors.js';
-import { createDatabaseFile } from './file.js';
+import { createDatabaseFile, tryDatabaseFile } from './file.js';
 import { commit, type SqliteWrite } from './writes.js';
 
 /** Version of the file layout. Increment it when older versions can no longer read the file. */
@@ -24,9 +30,14 @@ const PRAGMAS = `
   PRAGMA synchronous = FULL;
 `;
 
-/** Opens (and creates) a database file, or `:memory:`. */
-export async function openSqlite(path: string): Promise<Store> {
-  return createSqliteStore(await openDatabase(path));
+export const engine: EngineModule = {
+  open: async (uri) => createSqliteStore(await openDatabase(pathOf(uri))),
+  inspect: inspectSqlite,
+  read: readSqlite,
+};
+
+function pathOf(uri: string): string {
+  return uri.slice('sqlite:'.length);
 }
 
 /** Opens a file (or memory) in this version's layout and configures the connection. */
@@ -45,48 +56,54 @@ export async function openDatabase(path: string): Promise<Database> {
   return db;
 }
 
-/** Checks whether {@link openDatabase} would succeed for an existing file, without changing it. @throws the error of opening it */
-export async function tryDatabase(file: string): Promise<void> {
-  const { DatabaseSync } = await loadDriver();
+/** Whether a program could use the file of a URI, without changing it. */
+async function inspectSqlite(uri: string): Promise<string> {
+  if (uri === 'sqlite::memory:') return 'is kept in memory and is lost when the program stops';
+  const file = resolve(pathOf(uri));
+  const size = sizeOf(file);
+  const { DatabaseSync, version, module } = await loadDriver();
+  const library = `(SQLite ${version} of ${module})`;
+  if (size === null) {
+    tryDatabaseFile(file);
+    return `does not exist yet; the first start creates it ${library}`;
+  }
   const db = await retryWhileBusy(() => new DatabaseSync(file), LOCK_TIMEOUT_MS);
   try {
     await retryWhileBusy(() => configure(db, file, 'ROLLBACK'), LOCK_TIMEOUT_MS);
   } finally {
     db.close();
   }
+  return `is there, ${(size / 2 ** 20).toFixed(1)} MiB ${library}`;
 }
 
-/**
- * Reads a collection of an existing file of any version, without creating tables, columns or indexes.
- *
- * @returns the result of `read`; `null` if the collection or one of its fields does not exist
- */
-export async function readSqliteCollection<T extends { id: string }, R>(
-  path: string,
-  shape: Shape,
-  read: (documents: Pick<Collection<T>, 'page' | 'count'>) => Promise<R>,
-): Promise<R | null> {
-  const { DatabaseSync } = await loadDriver();
-  const db = await retryWhileBusy(() => new DatabaseSync(resolve(path)), LOCK_TIMEOUT_MS);
-  const connection = new Connection(db, LOCK_TIMEOUT_MS, () => performance.now());
+/** The size of a file; `null` if it does not exist or is a folder. */
+function sizeOf(path: string): number | null {
   try {
-    await retryWhileBusy(() => db.exec(PRAGMAS), LOCK_TIMEOUT_MS);
-    const isPresent = await connection.read(() => hasColumns(connection, shape));
-    return isPresent ? await read(sqliteCollection<T>(shape, connection, () => undefined)) : null;
-  } finally {
-    await connection.close();
+    const state = statSync(path);
+    return state.isDirectory() ? null : state.size;
+  } catch {
+    return null;
   }
 }
 
-/** The names of the tables of an existing file. */
-export async function sqliteCollectionNames(path: string): Promise<string[]> {
+/** Without creating tables, columns or indexes. */
+async function readSqlite<R>(uri: string, step: (database: ReadableDatabase) => Promise<R>): Promise<R> {
   const { DatabaseSync } = await loadDriver();
-  const db = await retryWhileBusy(() => new DatabaseSync(resolve(path)), LOCK_TIMEOUT_MS);
+  const db = await retryWhileBusy(() => new DatabaseSync(resolve(pathOf(uri))), LOCK_TIMEOUT_MS);
   const connection = new Connection(db, LOCK_TIMEOUT_MS, () => performance.now());
   try {
-    const tables = "SELECT name FROM sqlite_schema WHERE type = 'table'";
-    const rows = await connection.read(() => connection.sql<{ name: string }>(tables).all());
-    return rows.map(({ name }) => name);
+    await retryWhileBusy(() => db.exec(PRAGMAS), LOCK_TIMEOUT_MS);
+    return await step({
+      async collection<T extends { id: string }>(shape: Shape) {
+        const isPresent = await connection.read(() => hasColumns(connection, shape));
+        return isPresent ? sqliteCollection<T>(shape, connection, () => undefined) : null;
+      },
+      async collectionNames() {
+        const tables = "SELECT name FROM sqlite_schema WHERE type = 'table'";
+        const rows = await connection.read(() => connection.sql<{ name: string }>(tables).all());
+        return rows.map(({ name }) => name);
+      },
+    });
   } finally {
     await connection.close();
   }
@@ -206,12 +223,7 @@ function readSchemaVersion(db: Database, file: string): number {
       'SELECT user_version AS version, (SELECT count(*) FROM sqlite_schema) AS tables FROM pragma_user_version',
     )
     .get() as { version: number; tables: number };
-  if (version > SCHEMA_VERSION) {
-    throw new StoreUnavailable(
-      `${file} was written by a newer version (layout ${version}, this one reads ${SCHEMA_VERSION})`,
-      { remedy: 'Install that version again, or restore the backup made before it.' },
-    );
-  }
+  rejectNewerLayout(file, version, SCHEMA_VERSION);
   if (version === 0 && tables > 0) {
     throw new StoreUnavailable(`${file} belongs to another program`, {
       remedy: 'Choose another file.',

@@ -8,7 +8,7 @@ export interface SqliteWrite extends Write {
   /** Resolves once its table exists; `undefined` if it does already. */
   exists(): Promise<void> | undefined;
   /** Makes it within a transaction. False if no document matches. @throws UniqueViolation */
-  step(): boolean;
+  step(): unknown;
 }
 
 /** Makes all writes or none. */
@@ -28,7 +28,7 @@ function makeAll(connection: Connection, writes: readonly SqliteWrite[]): Commit
   };
   run('SAVEPOINT "commit"');
   try {
-    const unmet = writes.find(({ step }) => !step());
+    const unmet = writes.find(({ step }) => step() === false);
     if (unmet) {
       undo();
       return { committed: false, unmet };
