@@ -40,10 +40,6 @@ export class Semaphore {
     return this.#running === 0;
   }
 
-  get hasWaiting(): boolean {
-    return this.#waiting.size > 0;
-  }
-
   /** Rejects early, before a caller does work whose result would wait in the queue. @throws OVERLOADED if the queue is full */
   async ensureCapacity(): Promise<void> {
     if (this.#isFull) await this.#reject();
@@ -108,11 +104,6 @@ export class KeyedSemaphore {
   constructor(concurrency: number, maxQueue: number) {
     this.#concurrency = concurrency;
     this.#maxQueue = maxQueue;
-  }
-
-  /** Whether a task waits at this key. */
-  hasWaiting(key: string): boolean {
-    return this.#semaphores.get(key)?.hasWaiting === true;
   }
 
   /** @throws OVERLOADED if the queue of this key is full, or if the request has waited for its limit */

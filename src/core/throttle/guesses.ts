@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import { addressBlock, addressNetwork } from '../kernel/addresses.js';
-import { type Clock, DAY, HOUR, isRecent, MINUTE, SECOND } from '../kernel/clock.js';
+import { type Clock, DAY, HOUR, MINUTE } from '../kernel/clock.js';
 import { AppError } from '../kernel/errors.js';
 import { KeyedSemaphore } from '../ops/semaphore.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
@@ -80,15 +80,6 @@ const RENEWAL_MS = DAY;
 const MAX_CONCURRENT = 8;
 const MAX_QUEUE = 1024;
 
-/** Maximum age of reservations that are passed on to the next guess, well below the shortest delay. */
-const HANDOVER_MS = 10 * SECOND;
-
-/** The reservations of one guess. */
-interface GuessReservations {
-  reservations: readonly Reservation[];
-  madeAt: number;
-}
-
 /** @param secret key of the HMACs of known sources: plain hashes of addresses could be reversed by enumeration */
 export function createGuesses(
   store: Store,
@@ -99,8 +90,6 @@ export function createGuesses(
     numbers: ['expiresAt'],
   });
   const semaphores = new KeyedSemaphore(MAX_CONCURRENT, MAX_QUEUE);
-  /** By source: reservations of correct guesses, each for a waiting guess. */
-  const handovers = new Map<string, GuessReservations[]>();
 
   const accountId = (account: string) =>
     createHmac('sha256', `known sources of accounts ${secret}`).update(account).digest('base64url');
@@ -124,15 +113,12 @@ export function createGuesses(
     await sources.insert({ id, ...known }).catch(nullIfTaken);
   };
 
-  /** Takes over the reservations of a correct guess, or makes new ones. @throws RATE_LIMITED, OVERLOADED */
+  /** @throws RATE_LIMITED, OVERLOADED */
   const reserve = async (
-    id: string,
     failures: readonly Counted[],
     budgets: readonly Counted[],
     onBudgetSpent: Guess['onBudgetSpent'],
-  ): Promise<GuessReservations> => {
-    const passedOn = takeHandover(id);
-    if (passedOn) return passedOn;
+  ): Promise<readonly Reservation[]> => {
     const explain = (error: unknown): never => {
       const isSpent = error instanceof AppError && error.code === 'RATE_LIMITED';
       throw isSpent && onBudgetSpent ? withMessage(error, onBudgetSpent()) : error;
@@ -140,7 +126,6 @@ export function createGuesses(
     // Checked by reading first: a flood from many addresses must not cost two writes per rejection.
     if (budgets.length + failures.length > 1) await counters.check(failures);
     await counters.check(budgets).catch(explain);
-    const madeAt = clock.now();
     const reservations: Reservation[] = [];
     try {
       for (const one of failures) reservations.push(await counters.reserve(one));
@@ -149,24 +134,7 @@ export function createGuesses(
       await Promise.all(reservations.map((reservation) => reservation.release()));
       throw error;
     }
-    return { reservations, madeAt };
-  };
-
-  const takeHandover = (id: string): GuessReservations | undefined => {
-    const available = handovers.get(id);
-    const reserved = available?.pop();
-    if (available?.length === 0) handovers.delete(id);
-    // Reservations that were not taken over in time stay counted.
-    return reserved && isRecent(reserved.madeAt, { now: clock.now(), within: HANDOVER_MS })
-      ? reserved
-      : undefined;
-  };
-
-  /** Passes the reservations of a correct guess on to a waiting one, or releases them. */
-  const handOver = async (id: string, reserved: GuessReservations): Promise<void> => {
-    const isFresh = isRecent(reserved.madeAt, { now: clock.now(), within: HANDOVER_MS });
-    if (isFresh && semaphores.hasWaiting(id)) handovers.set(id, [...(handovers.get(id) ?? []), reserved]);
-    else await Promise.all(reserved.reservations.map((reservation) => reservation.release()));
+    return reservations;
   };
 
   return {
@@ -194,16 +162,16 @@ export function createGuesses(
         const until = await knownUntil(id);
         const failures = perAddress ? [source, perAddress] : [source];
         const budgets = until > 0 ? [] : budgetsOf(account, ip);
-        const reserved = await reserve(id, failures, budgets, guess.onBudgetSpent);
+        const reservations = await reserve(failures, budgets, guess.onBudgetSpent);
         let isWrong = false;
         try {
           const found = await evaluate();
           isWrong = found === null;
-          if (isWrong) await Promise.all(reserved.reservations.map((reservation) => reservation.confirm()));
+          if (isWrong) await Promise.all(reservations.map((reservation) => reservation.confirm()));
           else if (until - clock.now() < TRUST_MS - RENEWAL_MS) await trust(account, ip);
           return found;
         } finally {
-          if (!isWrong) await handOver(id, reserved);
+          if (!isWrong) await Promise.all(reservations.map((reservation) => reservation.release()));
         }
       });
     },

@@ -8,13 +8,13 @@ import { access, registerRoutes } from '../../../src/core/http/routes.js';
 import { INCOMPLETE, streamText } from '../../../src/core/http/streams.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { createBackgroundTasks } from '../../../src/core/ops/background-tasks.js';
-import { KeyedSemaphore } from '../../../src/core/ops/semaphore.js';
+import { Semaphore } from '../../../src/core/ops/semaphore.js';
 import { CALL_TIMEOUT_MS } from '../../../src/core/storage/calls.js';
 import { StoreUnavailable, type Where } from '../../../src/core/storage/collection.js';
 import { Connection } from '../../../src/core/storage/mongodb/connection.js';
 import { CurrentReads } from '../../../src/core/storage/mongodb/current-reads.js';
 import { openStore } from '../../../src/core/storage/open.js';
-import { RequestBudget } from '../../../src/core/storage/request-budget.js';
+import { currentBudget, RequestBudget } from '../../../src/core/storage/request-budget.js';
 import { PASSWORD, type SaasApp, SECRETS, saasApp } from '../../kit/app.js';
 import { type IdpApp, idpApp } from '../../kit/idp.js';
 import { pluginRules } from '../../kit/plugin-rules.js';
@@ -75,14 +75,15 @@ t.test('the calls of one request share one time limit, also after its body was r
 t.test(
   'requests that take turns wait for the time limit of one, and leave the queue with their client',
   async (t) => {
-    const turns = new KeyedSemaphore(1, 100);
+    const turns = new Semaphore(1, 100);
     const ends: (() => void)[] = [];
     const start = async (storeTimeoutMs: number) => {
       const app = fastify();
       t.teardown(() => app.close());
       await registerRoutes(app, rulesOf(storeTimeoutMs), async (instance) => {
         instance.get('/', { config: access('public') }, async () => {
-          await turns.run('operator', () => new Promise<void>((resolve) => ends.push(resolve)));
+          const work = () => new Promise<void>((resolve) => ends.push(resolve));
+          await turns.run(work, undefined, currentBudget());
           return '';
         });
       });
@@ -97,14 +98,14 @@ t.test(
     const first = patient();
     await waitUntil('the first has its turn', () => ends.length === 1);
     t.same(await Promise.all(Array.from({ length: 5 }, () => limited())), [503, 503, 503, 503, 503]);
-    t.notOk(turns.hasWaiting('operator'));
+    t.equal(turns.load.waiting, 0);
 
     const gone = new AbortController();
     const second = patient(gone.signal);
-    await waitUntil('the second waits', () => turns.hasWaiting('operator'));
+    await waitUntil('the second waits', () => turns.load.waiting === 1);
     gone.abort();
     await t.rejects(second);
-    await waitUntil('it has left the queue', () => !turns.hasWaiting('operator'));
+    await waitUntil('it has left the queue', () => turns.load.waiting === 0);
     ends[0]?.();
     t.equal(await first, 200);
     const third = patient();
