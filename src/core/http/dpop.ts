@@ -44,8 +44,6 @@ export class DpopError extends Error {
 
 const invalid = (reason: string) => new DpopError('invalid_dpop_proof', reason);
 
-export type DpopVerifier = ReturnType<typeof createDpopVerifier>;
-
 /** @param nonces if present, every proof must contain a current one */
 export function createDpopVerifier({
   clock,

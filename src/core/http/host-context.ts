@@ -29,17 +29,12 @@ export interface HostContext {
 /** The context in a host application, whose own request IDs may come from clients. */
 export function pluginContext(
   host: FastifyInstance,
-  { configured, port, path = '' }: { configured: string | undefined; port: number; path?: string },
+  { configured, port, path }: { configured: string | undefined; port: number; path?: string },
   random: Random,
 ): HostContext {
-  const publicUrl = createPublicUrl(configured, port, path);
-  assumePortOf(host, publicUrl);
-  return {
-    lifecycle: { draining: false },
-    publicUrl,
-    outages: createOutageLog(),
-    requestId: createRequestIdGenerator(random),
-  };
+  const context = serverContext(configured, port, path);
+  assumePortOf(host, context.publicUrl);
+  return { ...context, requestId: createRequestIdGenerator(random) };
 }
 
 /** Sets the port of a public URL that is not configured when the server listens. */

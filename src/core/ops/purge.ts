@@ -90,28 +90,15 @@ export function createExpiryPurge(documents: Expiring, clock: Clock): Job {
   };
 }
 
-/** Documents whose identifier was created by `newId` and contains the creation time. */
-export type Timestamped = Pick<Collection<{ id: string }>, 'page' | 'deleteMany'>;
-
 /**
- * Deletes documents created up to `time`. It needs no index, because identifiers sort by creation time.
+ * Deletes documents created up to `time`. It needs no index, because identifiers that `newId` has created sort by their time.
  */
 export function purgeCreatedBefore(
-  documents: Timestamped,
+  documents: Pick<Collection<{ id: string }>, 'page' | 'deleteMany'>,
   prefix: string,
   { time, signal }: { time: number; signal: AbortSignal },
 ): Promise<RunReport> {
-  const until = idsUntil(prefix, time);
-  return purgeInBatches(signal, async () => {
-    const { items, next } = await documents.page({
-      where: { id: { lt: until } },
-      sort: 'id',
-      limit: PURGE_BATCH_SIZE,
-    });
-    if (items.length === 0) return { removed: 0, isLast: true };
-    const removed = await documents.deleteMany({ id: { in: items.map(({ id }) => id) } });
-    return { removed, isLast: next === null };
-  });
+  return purgeMatching(documents, { where: { id: { lt: idsUntil(prefix, time) } }, sort: 'id', signal });
 }
 
 /** Counts several kinds of documents and adds up the results. */

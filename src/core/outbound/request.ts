@@ -103,8 +103,7 @@ export function createOutbound({
           response.destroy();
           return resolve({ status, headers: received, body: '' });
         }
-        const reading = isExcerpt ? readExcerpt(response, maxBytes) : readText(response, maxBytes);
-        return reading.then(
+        return readBody(response, maxBytes, isExcerpt).then(
           (text) => resolve({ status, headers: received, body: text }),
           (error: unknown) => {
             sent.destroy();
@@ -117,31 +116,25 @@ export function createOutbound({
   };
 }
 
-/** @throws if the body is longer than `maxBytes`, ends early or is not UTF-8 */
-async function readText(response: IncomingMessage, maxBytes: number): Promise<string> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > maxBytes) throw new Error(`its response is longer than ${maxBytes} bytes`);
-    chunks.push(chunk);
-  }
-  return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks));
-}
-
-/** Reads at most `maxBytes` of a response body of any media type, then closes the connection. */
-async function readExcerpt(response: IncomingMessage, maxBytes: number): Promise<string> {
+/**
+ * Reads at most `maxBytes` of a response body: of an excerpt, the beginning in any media type.
+ *
+ * @throws if another body is longer, ends early or is not UTF-8
+ */
+async function readBody(response: IncomingMessage, maxBytes: number, isExcerpt: boolean): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
   try {
     for await (const chunk of response as AsyncIterable<Buffer>) {
       chunks.push(chunk);
       size += chunk.length;
-      if (size >= maxBytes) break;
+      if (size > maxBytes && !isExcerpt) throw new Error(`its response is longer than ${maxBytes} bytes`);
+      // Leaving the loop closes the connection.
+      if (size >= maxBytes && isExcerpt) break;
     }
-  } catch {
+  } catch (error) {
     // The status is known; the rest of the body is not needed.
+    if (!isExcerpt) throw error;
   }
-  response.destroy();
-  return new TextDecoder().decode(Buffer.concat(chunks).subarray(0, maxBytes));
+  return new TextDecoder('utf-8', { fatal: !isExcerpt }).decode(Buffer.concat(chunks).subarray(0, maxBytes));
 }

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { systemClock } from '../kernel/clock.js';
 import { LEASE_COLLECTION, LEASE_FIELDS, type LeaseDocument } from '../ops/jobs.js';
-import { type Collection, type Store, StoreUnavailable, UniqueViolation } from '../storage/collection.js';
+import { type Collection, nullIfTaken, type Store, StoreUnavailable } from '../storage/collection.js';
 import { engineOf } from '../storage/engines.js';
 import { requireExisting } from '../storage/existing.js';
 import { collectionNames, inspectStore, readCollection } from '../storage/inspect.js';
@@ -199,25 +199,14 @@ async function copyCollection({ from, name, target, copy, after, report }: Colle
       const isNew = await target.insertMany(batch);
       for (const document of isNew ? [] : batch) {
         await copy.mayWrite();
-        await insertOnce(name, target, document);
+        // An interrupted copy may have inserted it. The comparison finds one that differs.
+        await target.insert(document).catch(nullIfTaken);
       }
       const last = batch.at(-1);
       if (last) await copy.record({ collection: name, position: last.id });
       report(batch.length);
     }
   });
-}
-
-/** Inserts a document that an interrupted copy may have inserted. */
-async function insertOnce(name: string, target: Collection<Document>, document: Document): Promise<void> {
-  try {
-    await target.insert(document);
-  } catch (error) {
-    if (!(error instanceof UniqueViolation)) throw error;
-    const present = await target.findOne({ id: document.id });
-    if (present && canonical(present) === canonical(document)) return;
-    throw differs([name]);
-  }
 }
 
 /** Compares all documents of both stores. */

@@ -1,7 +1,5 @@
 import { writeSync } from 'node:fs';
 
-export type LogStream = ReturnType<typeof createLogStream>;
-
 /** Writes as many of the `bytes` as possible and returns their number. */
 export type Write = (bytes: Buffer) => number;
 
