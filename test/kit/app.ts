@@ -33,6 +33,8 @@ export const copiedCode = (code: string): string =>
 export interface Call {
   /** Sent as JSON; a string or Buffer is sent as it is. */
   body?: unknown;
+  /** Sent as a form; a string is sent as it is. */
+  form?: Record<string, string> | string;
   headers?: Record<string, string>;
   /** Bearer token. */
   token?: string;
@@ -115,15 +117,7 @@ export async function saasApp(
   await server.fastify.ready();
 
   let people = 0;
-  const request: SaasApp['request'] = async (method, path, call = {}) => {
-    const response = await server.fastify.inject(injection(method, path, call));
-    return {
-      status: response.statusCode,
-      headers: response.headers as Record<string, string | undefined>,
-      text: response.body,
-      body: parseJson(response.body),
-    };
-  };
+  const request: SaasApp['request'] = (method, path, call) => inject(server, method, path, call);
   return {
     server,
     clock,
@@ -188,18 +182,33 @@ export function basic(
 /** The headers of the operator's writes. */
 export const ADMIN = { authorization: basic(), 'x-requested-with': 'test' };
 
-function injection(method: string, url: string, { body, headers, token, from }: Call): InjectOptions {
+/** Sends a request to a server that need not listen. */
+export async function inject(
+  { fastify }: Pick<Server, 'fastify'>,
+  method: string,
+  url: string,
+  { body, form, headers, token, from }: Call = {},
+): Promise<Answer> {
   const isRaw = typeof body === 'string' || Buffer.isBuffer(body);
-  return {
+  const json = isRaw ? body : JSON.stringify(body);
+  const payload = typeof form === 'object' ? new URLSearchParams(form).toString() : (form ?? json);
+  const type = form === undefined ? 'application/json' : 'application/x-www-form-urlencoded';
+  const response = await fastify.inject({
     method: method as NonNullable<InjectOptions['method']>,
     url,
     ...(from !== undefined && { remoteAddress: from }),
     headers: {
-      ...(body !== undefined && { 'content-type': 'application/json' }),
+      ...(payload !== undefined && { 'content-type': type }),
       ...(token !== undefined && { authorization: `Bearer ${token}` }),
       ...headers,
     },
-    ...(body !== undefined && { payload: isRaw ? body : JSON.stringify(body) }),
+    ...(payload !== undefined && { payload }),
+  });
+  return {
+    status: response.statusCode,
+    headers: response.headers as Record<string, string | undefined>,
+    text: response.body,
+    body: parseJson(response.body),
   };
 }
 

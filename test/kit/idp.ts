@@ -1,12 +1,11 @@
 import { join } from 'node:path';
-import type { InjectOptions } from 'fastify';
 import type { Test } from 'tap';
 import { sha256 } from '../../src/core/kernel/secrets.js';
 import type { Server } from '../../src/core/server/assembly.js';
 import type { Store } from '../../src/core/storage/collection.js';
 import { type CreateIdentityServerOptions, createIdentityServer } from '../../src/idp/server.js';
 import { Agent, decodeEntities, type Page } from './agent.js';
-import { type Answer, basic, type Call, CHEAP, openAt, PASSWORD, parseJson } from './app.js';
+import { type Answer, basic, type Call, CHEAP, inject, openAt, PASSWORD } from './app.js';
 import { type FakeClock, fakeClock } from './clock.js';
 import { storeIn } from './engine.js';
 import { checkAnswers, idpPaths } from './openapi.js';
@@ -21,11 +20,6 @@ export const SEED = '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c
 /** An RFC 7636 code verifier; clients must not send one unless they sent the challenge. */
 export const VERIFIER = 'dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk';
 export const CALLBACK = 'https://app.example.test/cb';
-
-export interface IdpCall extends Call {
-  /** Sent as a form; a string is sent as it is. */
-  form?: Record<string, string> | string;
-}
 
 export interface RegisteredClient {
   id: string;
@@ -50,7 +44,7 @@ export interface IdpApp {
   readonly databaseUri: string;
   /** The SQLite file. */
   readonly file: string;
-  request(method: string, path: string, call?: IdpCall): Promise<Answer>;
+  request(method: string, path: string, call?: Call): Promise<Answer>;
   /** With the administrator's token. */
   admin(method: string, path: string, body?: unknown): Promise<Answer>;
   /** Listens on a free port of 127.0.0.1 and returns the address. */
@@ -124,15 +118,7 @@ export async function idpApp(t: Test, options: IdpAppOptions = {}): Promise<IdpA
     address ??= server.start().then(({ url }) => url);
     return address;
   };
-  const request: IdpApp['request'] = async (method, path, call = {}) => {
-    const response = await server.fastify.inject(injection(method, prefix + path, call));
-    return {
-      status: response.statusCode,
-      headers: response.headers as Record<string, string | undefined>,
-      text: response.body,
-      body: parseJson(response.body),
-    };
-  };
+  const request: IdpApp['request'] = (method, path, call) => inject(server, method, prefix + path, call);
   const admin: IdpApp['admin'] = (method, path, body) => request(method, path, { token: ADMIN_TOKEN, body });
   const authorize: IdpApp['authorize'] = (client, who, more) =>
     request('GET', authorizePath(client, more), {
@@ -245,30 +231,6 @@ export function search(parameters: Parameters): string {
   const given = Object.entries(parameters).filter((pair): pair is [string, string] => pair[1] !== undefined);
   return new URLSearchParams(given).toString();
 }
-
-function injection(
-  method: string,
-  url: string,
-  { body, form, headers, token, from }: IdpCall,
-): InjectOptions {
-  const isRaw = typeof body === 'string' || Buffer.isBuffer(body);
-  const payload = form === undefined ? (isRaw ? body : JSON.stringify(body)) : formText(form);
-  const type = form === undefined ? 'application/json' : 'application/x-www-form-urlencoded';
-  return {
-    method: method as NonNullable<InjectOptions['method']>,
-    url,
-    ...(from !== undefined && { remoteAddress: from }),
-    headers: {
-      ...(payload !== undefined && { 'content-type': type }),
-      ...(token !== undefined && { authorization: `Bearer ${token}` }),
-      ...headers,
-    },
-    ...(payload !== undefined && { payload }),
-  };
-}
-
-const formText = (form: Record<string, string> | string) =>
-  typeof form === 'string' ? form : new URLSearchParams(form).toString();
 
 function expectStatus(status: number, answer: Answer): Answer {
   if (answer.status !== status) throw new Error(`expected ${status}, got ${answer.status}: ${answer.text}`);

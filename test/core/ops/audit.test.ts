@@ -7,7 +7,6 @@ import { openStore } from '../../../src/core/storage/open.js';
 import { auditOf, saasApp, storeOf } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
 import { countedRandom } from '../../kit/random.js';
-import { onMongod } from '../storage/mongod.js';
 
 /** The audit stays readable and bounded: failures are summarised, and old records are removed. */
 
@@ -15,8 +14,8 @@ const SECOND = 1000;
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 
-async function auditOn(t: Test, uri = 'sqlite::memory:') {
-  const store = await openStore(uri);
+async function auditOn(t: Test) {
+  const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
   const clock = fakeClock();
   const log = { error: (problem: unknown) => t.fail(String(problem)) };
@@ -124,8 +123,8 @@ t.test('a process that stops records its open summaries', async (t) => {
   t.ok((await failures()).some(({ count }) => count === 20));
 });
 
-async function oldRecordsAreRemoved(t: Test, uri?: string) {
-  const { audit, clock, list } = await auditOn(t, uri);
+t.test('records are removed after their retention', async (t) => {
+  const { audit, clock, list } = await auditOn(t);
   for (let record = 0; record < 450; record++) await audit.record({ event: 'logout', ip: '203.0.113.7' });
   clock.advance(DAY);
   await audit.record({ event: 'password.changed', ip: '203.0.113.7' });
@@ -140,13 +139,10 @@ async function oldRecordsAreRemoved(t: Test, uri?: string) {
     { removed: 0, isComplete: false },
     'a process that stops removes nothing more',
   );
-}
+});
 
-t.test('records are removed after their retention', (t) => oldRecordsAreRemoved(t));
-
-/** Writers whose clocks differ, and records that are stored later than their time, in one millisecond and at random. */
-async function followsEveryWriter(t: Test, uri = 'sqlite::memory:') {
-  const store = await openStore(uri);
+t.test('followed records are seen once, whatever the order of their IDs', async (t) => {
+  const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
   const records = store.collection<AuditRecord>('audit');
   const clock = fakeClock();
@@ -155,6 +151,7 @@ async function followsEveryWriter(t: Test, uri = 'sqlite::memory:') {
     const own = { now: () => clock.now() + skew };
     return createAudit(store, { clock: own, random: countedRandom(name), log });
   };
+  // Writers whose clocks differ, and records that are stored later than their time, in one millisecond and at random.
   const skews = [0, 0, 1, -2 * SECOND, -4 * 60 * SECOND, 50 * SECOND];
   const names = skews.map((_, index) => `writer ${index}`);
   const writers = names.map((name, index) => ({ name, audit: writerAt(skews[index] ?? 0, name) }));
@@ -191,13 +188,4 @@ async function followsEveryWriter(t: Test, uri = 'sqlite::memory:') {
   const added = seen.slice(5);
   t.equal(added.length, expected.size);
   t.same(new Set(added), expected);
-}
-
-t.test('followed records are seen once, whatever the order of their IDs', (t) => followsEveryWriter(t));
-
-await onMongod((server) => {
-  t.test('records are removed after their retention on MongoDB', (t) =>
-    oldRecordsAreRemoved(t, server.fresh(t)),
-  );
-  t.test('followed records are seen once on MongoDB', (t) => followsEveryWriter(t, server.fresh(t)));
 });

@@ -70,21 +70,6 @@ await onMongod((server) => {
     t.equal(await all.count({ group: 'a' }), 100);
   });
 
-  t.test('after many calls, a call waits some turns for those that share its command', async (t) => {
-    const { all, commands } = await observed(t, server);
-    const ids = Array.from({ length: 50 }, (_, index) => String(index));
-    await Promise.all(ids.map((id) => all.insert(thing(id))));
-    await Promise.all(ids.map((id) => all.findOne({ id })));
-
-    commands.length = 0;
-    const early = all.findOne({ id: '1' });
-    await endOfTurn();
-    await endOfTurn();
-    const late = all.findOne({ id: '2' });
-    t.strictSame([(await early)?.id, (await late)?.id], ['1', '2']);
-    t.strictSame(commands, ['find']);
-  });
-
   t.test('a rejected insert does not affect those that share its command', async (t) => {
     const { all } = await observed(t, server);
     await all.insert(thing('old'));

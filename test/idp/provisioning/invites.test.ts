@@ -2,16 +2,8 @@ import t from 'tap';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { createLinks } from '../../../src/idp/provisioning/links.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
-import { auditOf, PASSWORD } from '../../kit/app.js';
-import {
-  ADMIN_TOKEN,
-  comparable,
-  type IdpApp,
-  type IdpCall,
-  ISSUER,
-  idpApp,
-  idpStore,
-} from '../../kit/idp.js';
+import { auditOf, type Call, PASSWORD } from '../../kit/app.js';
+import { ADMIN_TOKEN, comparable, type IdpApp, ISSUER, idpApp, idpStore } from '../../kit/idp.js';
 import { sentence } from '../../kit/sentences.js';
 
 const HANDLE = 'ada@example.test';
@@ -29,7 +21,7 @@ async function invited(idp: IdpApp, more?: Record<string, unknown>): Promise<str
   return pathOf(body.invite_url);
 }
 
-const accept = (idp: IdpApp, path: string, password: unknown = PASSWORD, more: IdpCall = {}) =>
+const accept = (idp: IdpApp, path: string, password: unknown = PASSWORD, more: Call = {}) =>
   idp.request('POST', path, { body: { password }, ...more });
 
 const submit = (idp: IdpApp, path: string, form: Record<string, string>, headers = {}) =>
