@@ -12,7 +12,7 @@ export interface Registration {
   clientSecret: string;
 }
 
-export const APP = 'http://localhost:3000';
+const APP = 'http://localhost:3000';
 
 export const REDIRECT_URI = `${APP}/api/auth/callback/idp`;
 

@@ -3,11 +3,11 @@ import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { asLibrary, load, recipe, refusalOf, withBasic, withForm } from '../campaign/relying-parties/kit.js';
+import { refusalOf, withBasic, withForm } from '../campaign/relying-parties/kit.js';
 import { serverPorts } from '../kit/port.js';
 import { compiled, startCommand, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
-import { APP, loadBetterAuth, REDIRECT_URI } from './better-auth.js';
+import { loadBetterAuth, REDIRECT_URI } from './better-auth.js';
 import { createConsumer } from './consumer.js';
 import { standInTheMiddle } from './man-in-the-middle.js';
 
@@ -18,8 +18,8 @@ const consumer = await createConsumer(temporaryFolder(t));
 const run = promisify(execFile);
 const JSON_BODY = { 'content-type': 'application/json' };
 
-/** The error messages of clients about a wrong signature. */
-const REFUSED = /signature verification failed|id_token failed verification against the discovery JWKS/;
+/** The error message about a wrong signature. */
+const REFUSED = /id_token failed verification against the discovery JWKS/;
 
 interface Tokens {
   accessToken: string;
@@ -134,7 +134,7 @@ t.test('the packed saas-backend signs a user in, and the session survives a rest
   t.equal(await second.terminate(), 0);
 });
 
-t.test('the packed idp signs agents and people in at real clients, which refuse a foreign key', async (t) => {
+t.test('the packed idp signs agents and people in at better-auth, which refuses a foreign key', async (t) => {
   await consumer.install('better-auth@1.7.25');
   const middle = await standInTheMiddle(t);
   const adminToken = 'the-token-of-the-administrator-of-this-test';
@@ -151,8 +151,8 @@ t.test('the packed idp signs agents and people in at real clients, which refuse 
     t.equal(answer.status, 201, path);
     return (await answer.json()) as Record<string, string>;
   };
-  const redirect_uris = [`${APP}/callback`, REDIRECT_URI];
-  const client = await administer('/v1/clients', { name: 'An application', redirect_uris });
+  const application = { name: 'An application', redirect_uris: [REDIRECT_URI] };
+  const client = await administer('/v1/clients', application);
   const { client_id: clientId = '', client_secret: clientSecret = '' } = client;
   const { password = '', ...agent } = await administer('/v1/agents', { handle: 'scout@agents.example' });
   const login = { handle: 'ada@example.com', password: 'a sentence is fine' };
@@ -167,25 +167,14 @@ t.test('the packed idp signs agents and people in at real clients, which refuse 
   ];
 
   const betterAuth = await loadBetterAuth(consumer.folder);
-  const env = { ISSUER: middle.url, APP, CLIENT_ID: clientId, CLIENT_SECRET: clientSecret };
-  const library = async (name: string) => asLibrary(await load(t, recipe(name), env));
-  const clients = {
-    'openid-client 6': () => library('openid-client 6'),
-    oauth4webapi: () => library('oauth4webapi'),
-    'better-auth': async () => betterAuth({ issuer: middle.url, clientId, clientSecret }),
-  };
-  for (const [name, start] of Object.entries(clients)) {
-    middle.swapsKey = false;
-    const signIn = await start();
-    for (const { sub, email, visit } of people) {
-      t.match((await signIn(visit)).claims, { sub, email }, `${name} signs ${email} in`);
-    }
-    middle.swapsKey = true;
-    const stranger = await start();
-    for (const { email, visit } of people) {
-      t.match(await refusalOf(stranger(visit)), REFUSED, `${name} refuses ${email}`);
-    }
-  }
+  const start = () => betterAuth({ issuer: middle.url, clientId, clientSecret });
+  const signIn = start();
+  for (const { sub, email, visit } of people)
+    t.match((await signIn(visit)).claims, { sub, email }, `it signs ${email} in`);
+  middle.swapsKey = true;
+  const stranger = start();
+  for (const { email, visit } of people)
+    t.match(await refusalOf(stranger(visit)), REFUSED, `it refuses ${email}`);
   t.equal(await idp.terminate(), 0);
 });
 

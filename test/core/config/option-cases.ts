@@ -610,6 +610,9 @@ function appearanceCases(prefix: '' | 'IDP_', folder: string): Record<string, Ca
     join(folder, 'nothing.svg'),
     file('page.svg', '<html><svg></svg></html>'),
     file('large.svg', `<svg>${' '.repeat(64 * 1024)}</svg>`),
+    file('animation.gif', 'GIF89a'),
+    file('empty.png', ''),
+    folder,
   ];
   const messages = join(folder, 'messages');
   mkdirSync(messages, { recursive: true });

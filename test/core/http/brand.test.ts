@@ -2,9 +2,9 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { legibleOn, textOn } from '../../../src/core/http/colours.js';
-import { createIdentityServer, createServer } from '../../../src/index.js';
+import { createServer } from '../../../src/index.js';
 import { saasApp, testOptions } from '../../kit/app.js';
-import { idpApp, idpOptions } from '../../kit/idp.js';
+import { idpApp } from '../../kit/idp.js';
 import { readMail } from '../../kit/mail.js';
 import { sentence } from '../../kit/sentences.js';
 import { temporaryFolder } from '../../kit/tmp.js';
@@ -84,21 +84,12 @@ t.test('mails show the name and the colours of the brand', async (t) => {
   t.match(html, new RegExp(`\\.link \\{ color: ${legibleOn('#1c212a', '#FD0')} !important`));
 });
 
-t.test('a logo is an image of known format and size', async (t) => {
+t.test('a page contains a logo of any of the formats', async (t) => {
   const folder = temporaryFolder(t);
   const write = (name: string, content: string | Buffer) => {
     writeFileSync(join(folder, name), content);
     return join(folder, name);
   };
-  const start = (brandLogo: string) => () => createIdentityServer({ ...idpOptions(folder), brandLogo });
-  const large = Buffer.concat([PNG, Buffer.alloc(64 * 1024)]);
-  for (const [content, problem] of [
-    ['GIF89a', /must name an SVG, PNG, JPEG or WebP image/],
-    ['', /must name an SVG, PNG, JPEG or WebP image/],
-    [large, /more than 64 KiB/],
-  ] as const)
-    t.throws(start(write('unfit', content)), problem);
-  t.throws(start(folder), /cannot be read \(EISDIR\)/);
   const fit = {
     'image/svg+xml':
       '\ufeff<?xml version="1.0"?>\n<!-- made by hand -->\n<!DOCTYPE svg>\n<svg xmlns="http://www.w3.org/2000/svg"/>',
