@@ -26,10 +26,6 @@ export async function examineIdp(): Promise<Finding[]> {
       values = idp.config.values;
       return [server, idp.config];
     },
-    storeVariable: 'IDP_DATABASE_URI',
-    portVariable: 'IDP_PORT',
-    hostVariable: 'IDP_HOST',
-    proxyVariable: 'IDP_TRUST_PROXY',
     warningsOf,
     unwrapHealth: (answer) => answer,
   });

@@ -42,7 +42,6 @@ export function createIdentityServer(
   return assemble({
     server,
     product: 'idp',
-    proxyVariable: 'IDP_TRUST_PROXY',
     configuration: idp.config,
     random,
     hostContext,

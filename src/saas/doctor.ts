@@ -45,10 +45,6 @@ export async function examineSaas(): Promise<Finding[]> {
       agents = configuredAgents(saas.config.values);
       return [server, saas.config];
     },
-    storeVariable: 'DATABASE_URI',
-    portVariable: 'PORT',
-    hostVariable: 'HOST',
-    proxyVariable: 'TRUST_PROXY',
     warningsOf,
     unwrapHealth: (answer) => (answer as { data?: unknown } | null)?.data,
   });

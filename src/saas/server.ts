@@ -51,7 +51,6 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
   const assembled = assemble({
     server,
     product: 'saas-backend',
-    proxyVariable: 'TRUST_PROXY',
     configuration: saas.config,
     random: saas.runtime.random,
     hostContext,

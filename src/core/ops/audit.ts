@@ -80,6 +80,9 @@ export interface Operator {
 export const auditActor = (operator?: Operator): Pick<AuditRecord, 'by' | 'ip'> =>
   operator ? { by: operator.name, ip: operator.ip } : { ip: 'local' };
 
+/** A record without what the audit adds. */
+type Entry = Omit<AuditRecord, 'id' | 'at'>;
+
 type Values = Readonly<Record<string, unknown>>;
 
 /** The detail of a record of a change: what differs, as JSON. `null` stands for a value that is not set. */
@@ -94,32 +97,10 @@ export function actorOf({ ip, by }: { ip: string; by?: string | undefined }): Pi
   return { ip, ...(by !== undefined && { by }) };
 }
 
-export interface Audit {
-  /** The record of a change, for the commit of that change. */
-  entry(entry: Omit<AuditRecord, 'id' | 'at'>): Effect;
-  /**
-   * Resolves once the record is stored. Never rejects, because the event has happened: while the store does not respond, it
-   * resolves earlier and the record is stored later. A record that is lost is logged.
-   */
-  record(entry: Omit<AuditRecord, 'id' | 'at'>): Promise<void>;
-  /**
-   * Records a rejected attempt. The first attempts of an address block are recorded one by one, further ones as an hourly
-   * summary, so that unauthenticated clients cannot fill the store.
-   */
-  recordFailure(attempt: FailedAttempt): Promise<void>;
-  /** The same for the commit of what the attempt has changed. */
-  failureEntry(attempt: FailedAttempt): Effect;
-}
-
 /** The audit with its maintenance, for the module context. */
-export interface AuditLog extends Audit {
-  /** Records the open summaries of failed attempts when the process stops. */
-  close(): Promise<void>;
-  /** Deletes records older than the retention. */
-  purge(retentionDays: number, signal: AbortSignal): Promise<RunReport>;
-  /** Counts the records that `purge` would delete, up to `limit`. */
-  countOutdated(retentionDays: number, limit: number): Promise<number>;
-}
+export type AuditLog = ReturnType<typeof recordingIn>;
+
+export type Audit = Pick<AuditLog, 'entry' | 'record' | 'recordFailure' | 'failureEntry'>;
 
 /** An audit whose records can be listed by subject. */
 export type ListedAudit = ReturnType<typeof createListedAudit>;
@@ -169,7 +150,7 @@ const LOSS_MESSAGE = 'audit records were lost';
 function recordingIn(
   records: Collection<AuditRecord>,
   { clock, random, log, unknownWrites }: AuditDependencies,
-): AuditLog {
+) {
   const failures = new FailureLog(clock);
   let stopTimer: (() => void) | undefined;
 
@@ -184,13 +165,13 @@ function recordingIn(
     { lossMessage: LOSS_MESSAGE },
   );
 
-  const create = (entry: Omit<AuditRecord, 'id' | 'at'>): AuditRecord => ({
+  const create = (entry: Entry): AuditRecord => ({
     id: newId(AUDIT_ID_PREFIX, clock, random),
     at: clock.now(),
     ...entry,
   });
 
-  const record: Audit['record'] = async (entry) => {
+  const record = async (entry: Entry): Promise<void> => {
     const record = create(entry);
     try {
       await insert(record);
@@ -213,29 +194,42 @@ function recordingIn(
     return false;
   };
 
-  const entry: Audit['entry'] = (given) => effectOf(records.inserting(create(given)));
+  const entry = (given: Entry): Effect => effectOf(records.inserting(create(given)));
 
   return {
+    /** The record of a change, for the commit of that change. */
     entry,
 
+    /**
+     * Resolves once the record is stored. Never rejects, because the event has happened: while the store does not respond, it
+     * resolves earlier and the record is stored later. A record that is lost is logged.
+     */
     record,
 
-    async recordFailure(attempt) {
+    /**
+     * Records a rejected attempt. The first attempts of an address block are recorded one by one, further ones as an hourly
+     * summary, so that unauthenticated clients cannot fill the store.
+     */
+    async recordFailure(attempt: FailedAttempt): Promise<void> {
       await recordSummaries();
       if (admits(attempt)) await record(attempt);
     },
 
-    failureEntry: (attempt) => (admits(attempt) ? entry(attempt) : NO_EFFECT),
+    /** The same for the commit of what the attempt has changed. */
+    failureEntry: (attempt: FailedAttempt): Effect => (admits(attempt) ? entry(attempt) : NO_EFFECT),
 
-    async close() {
+    /** Records the open summaries of failed attempts when the process stops. */
+    async close(): Promise<void> {
       stopTimer?.();
       await recordSummaries(true);
     },
 
-    purge: (retentionDays, signal) =>
+    /** Deletes records older than the retention. */
+    purge: (retentionDays: number, signal: AbortSignal): Promise<RunReport> =>
       purgeCreatedBefore(records, AUDIT_ID_PREFIX, { time: clock.now() - retentionDays * DAY, signal }),
 
-    countOutdated: (retentionDays, limit) =>
+    /** Counts the records that `purge` would delete, up to `limit`. */
+    countOutdated: (retentionDays: number, limit: number): Promise<number> =>
       records.count({ id: { lt: idsUntil(AUDIT_ID_PREFIX, clock.now() - retentionDays * DAY) } }, limit),
   };
 }

@@ -7,16 +7,6 @@ import type { JobLog } from './jobs.js';
  * Writes of this process that failed without a known outcome: the store may have performed them and the response was
  * lost. They are remembered in memory and settled as soon as the store responds.
  */
-export interface UnknownWrites<Attempt> {
-  /** Remembers an attempt if `error` leaves its outcome open. A key can have several attempts. */
-  remember(key: string, attempt: Attempt, error: unknown): void;
-  /** Remembers a write that is repeated until it succeeds, whatever its outcome was. */
-  retry(key: string, attempt: Attempt): void;
-  /** Settles a key now. False if the outcome is still open, or there is nothing to settle. @throws StoreUnavailable */
-  settle(key: string): Promise<boolean>;
-  /** Forgets a key whose outcome a later call has shown. */
-  forget(key: string): void;
-}
 
 /**
  * Finds out whether one of the attempts took effect, and completes or reverts it. False: none has, so far. It may add an
@@ -125,17 +115,15 @@ export function createUnknownWrites({ clock, log }: { clock: Clock; log: Pick<Jo
   };
 
   return {
-    track<Attempt>(
-      what: string,
-      settle: Settle<Attempt>,
-      { lossMessage }: TrackOptions = {},
-    ): UnknownWrites<Attempt> {
+    track<Attempt>(what: string, settle: Settle<Attempt>, { lossMessage }: TrackOptions = {}) {
       const known = new Map<string, Entry>();
       return {
-        remember(key, attempt, error) {
+        /** Remembers an attempt if `error` leaves its outcome open. A key can have several attempts. */
+        remember(key: string, attempt: Attempt, error: unknown): void {
           if (error instanceof StoreUnavailable && error.mayHaveTakenEffect) this.retry(key, attempt);
         },
-        retry(key, attempt) {
+        /** Remembers a write that is repeated until it succeeds, whatever its outcome was. */
+        retry(key: string, attempt: Attempt): void {
           const entry = known.get(key);
           if (entry) {
             if (entry.attempts.length < MAX_ATTEMPTS) entry.attempts.push(attempt);
@@ -156,11 +144,13 @@ export function createUnknownWrites({ clock, log }: { clock: Clock; log: Pick<Jo
           known.set(key, added);
           add(added);
         },
-        async settle(key) {
+        /** Settles a key now. False if the outcome is still open, or there is nothing to settle. @throws StoreUnavailable */
+        async settle(key: string): Promise<boolean> {
           const entry = known.get(key);
           return entry !== undefined && (await settleEntry(entry));
         },
-        forget: (key) => known.get(key)?.forget(),
+        /** Forgets a key whose outcome a later call has shown. */
+        forget: (key: string): void => known.get(key)?.forget(),
       };
     },
     settleAll,

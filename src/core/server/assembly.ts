@@ -14,6 +14,7 @@ import { trackConnections } from './connections.js';
 import { connectionLimit } from './descriptors.js';
 import { BODY_LIMIT, createHardened, type Hardening } from './hardening.js';
 import { listenAddress, urlHost } from './listening.js';
+import { variableOf } from './options.js';
 import { createProxyMatcher, detectUnlistedProxy, isLocalRequest } from './proxies.js';
 
 /** What the servers of both products share: start, stop and a Connect-style handler. */
@@ -56,8 +57,6 @@ export interface Assembly<Values> extends Hardening {
   configuration: Resolved<Values>;
   /** The name of the program in `/health`, for requests from this machine. */
   product: Product;
-  /** The variable that lists the trusted proxies. */
-  proxyVariable: string;
   hostContext: HostContext;
   /** Registers the plugin. */
   mount(app: FastifyInstance): Promise<Mounted>;
@@ -82,7 +81,11 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
   const rules: ResponseRules = { ...responseRules(hostContext), renderError };
   const app = createHardened(assembly, rules);
   assumePortOf(app, hostContext.publicUrl);
-  const unlistedProxy = detectUnlistedProxy(app, assembly.proxyVariable, server.values.trustProxy);
+  const unlistedProxy = detectUnlistedProxy(
+    app,
+    variableOf(assembly.product, 'TRUST_PROXY'),
+    server.values.trustProxy,
+  );
   // Not encapsulated, so that routes that are added to `app` have the plugin's decorator.
   const plugin = fp(async (root: FastifyInstance) => {
     const { store, metrics } = await assembly.mount(root);

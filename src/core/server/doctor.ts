@@ -16,7 +16,7 @@ import { inspectStore, lowDiskSpace, serverTimeOf } from '../storage/inspect.js'
 import { rejectStoreOfOther } from './claimed-store.js';
 import { clockProblem } from './clock-check.js';
 import { type ListeningError, listenAddress, listeningProblem, urlHost } from './listening.js';
-import type { ServerConfiguration } from './options.js';
+import { type ServerConfiguration, variableOf } from './options.js';
 import { unlistedProxyWarning } from './proxies.js';
 
 /** Checks whether a program could start, without changing anything. */
@@ -37,11 +37,6 @@ export interface DoctorTarget<Values extends { databaseUri: string }> {
   schemas: readonly TObject[];
   /** @throws ConfigurationError */
   resolve(): [server: Resolved<ServerConfiguration>, plugin: Resolved<Values>];
-  /** The variable of the store. */
-  storeVariable: string;
-  portVariable: string;
-  hostVariable: string;
-  proxyVariable: string;
   /** Warnings about a valid configuration. Never contain a secret. */
   warningsOf(plugin: Resolved<Values>, server: Resolved<ServerConfiguration>): ConfigurationWarning[];
   /** Extracts the state from a response of `/health`. */
@@ -71,7 +66,7 @@ export async function diagnose<Values extends { databaseUri: string }>(
       level: 'warning' as const,
       ...advice,
     })),
-    ...(await checkStore(plugin.values.databaseUri, target)),
+    ...(await checkStore(plugin.values.databaseUri, target.product)),
     ...(await checkPort(server, target)),
   ];
 }
@@ -108,10 +103,8 @@ function generatedFindings({ generated: { names, file } }: Resolved<unknown>): F
   ];
 }
 
-async function checkStore(
-  uri: string,
-  { storeVariable: about, product }: Pick<DoctorTarget<never>, 'storeVariable' | 'product'>,
-): Promise<Finding[]> {
+async function checkStore(uri: string, product: Product): Promise<Finding[]> {
+  const about = variableOf(product, 'DATABASE_URI');
   try {
     const message = `names a store that ${await inspectStore(uri)}`;
     await rejectStoreOfOther(uri, product);
@@ -138,7 +131,7 @@ async function checkPort<Values extends { databaseUri: string }>(
   target: DoctorTarget<Values>,
 ): Promise<Finding[]> {
   const { host, port } = listenAddress(server);
-  const names = { port: target.portVariable, host: target.hostVariable };
+  const names = { port: variableOf(target.product, 'PORT'), host: variableOf(target.product, 'HOST') };
   const probe = createServer();
   try {
     probe.listen(port, host);
@@ -152,7 +145,7 @@ async function checkPort<Values extends { databaseUri: string }>(
     if (health) {
       const message = `${port} is in use by ${target.product} itself, which is already running`;
       const running: Finding = { level: 'ok', about: names.port, message };
-      return [running, ...unlistedProxyFinding(health, target.proxyVariable, server.values.trustProxy)];
+      return [running, ...unlistedProxyFinding(health, target.product, server.values.trustProxy)];
     }
     if (!problem) throw error;
     return [{ level: 'problem', ...problem, about: names[problem.about] }];
@@ -164,9 +157,10 @@ async function checkPort<Values extends { databaseUri: string }>(
 /** The unlisted proxy that a running server has detected. */
 function unlistedProxyFinding(
   { unlistedProxy: address }: Health,
-  about: string,
+  product: Product,
   trusted: ServerConfiguration['trustProxy'],
 ): Finding[] {
+  const about = variableOf(product, 'TRUST_PROXY');
   return address === undefined
     ? []
     : [{ level: 'warning', about, ...unlistedProxyWarning(address, about, trusted) }];

@@ -12,25 +12,20 @@ import { withSchema } from '../storage/postgresql/source.js';
 
 export const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
-/** @param names the environment variables, which differ between the two programs */
-function serverSchema(names: {
-  host: string;
-  port: string;
-  otherPort?: string;
-  trustProxy: string;
-  maxConnections: string;
-  maxConnectionsPerAddress: string;
-  defaultPort: number;
-}) {
+/** The environment variable of a product. */
+export const variableOf = (product: Product, name: string): string =>
+  product === 'idp' ? `IDP_${name}` : name;
+
+function serverSchema(product: Product, defaultPort: number) {
   return defineOptions({
     host: option(Type.Optional(Type.String({ minLength: 1 })), {
-      env: names.host,
+      env: variableOf(product, 'HOST'),
       doc: 'Address to listen on.',
       shown: '127.0.0.1, in production 0.0.0.0',
     }),
-    port: option(Type.Integer({ minimum: 0, maximum: 65_535, default: names.defaultPort }), {
-      env: names.port,
-      ...(names.otherPort && { fallbackEnv: names.otherPort }),
+    port: option(Type.Integer({ minimum: 0, maximum: 65_535, default: defaultPort }), {
+      env: variableOf(product, 'PORT'),
+      ...(product === 'idp' && { fallbackEnv: 'PORT' }),
       doc: 'Port to listen on; 0 selects any free port.',
     }),
     logLevel: option(Type.Enum(LEVELS, { default: 'info' }), {
@@ -38,17 +33,17 @@ function serverSchema(names: {
       doc: `Log level: ${LEVELS.join(', ')}.`,
     }),
     trustProxy: option(Type.Union([Type.Literal(false), Type.Array(Type.String())], { default: false }), {
-      env: names.trustProxy,
+      env: variableOf(product, 'TRUST_PROXY'),
       doc: 'IP addresses or CIDR ranges, separated by commas, of the proxies whose X-Forwarded-For header is trusted: docs/proxy.md.',
       parse: (text) => (text === 'false' ? false : parseList(text)),
       check: trustProblem,
     }),
     maxConnections: option(Type.Integer({ minimum: 16, maximum: 1_000_000, default: 16_384 }), {
-      env: names.maxConnections,
+      env: variableOf(product, 'MAX_CONNECTIONS'),
       doc: 'Maximum number of open connections, at most the file descriptor limit (`ulimit -n`) minus 256. Beyond it, the connection that has been idle longest is closed.',
     }),
     maxConnectionsPerAddress: option(Type.Integer({ minimum: 4, maximum: 1_000_000, default: 1024 }), {
-      env: names.maxConnectionsPerAddress,
+      env: variableOf(product, 'MAX_CONNECTIONS_PER_ADDRESS'),
       doc: 'Maximum number of open connections per address (IPv6: per /64); trusted proxies are exempt.',
     }),
   });
@@ -126,41 +121,22 @@ export function resolveServer(
   });
 }
 
-export const saasServerSchema = serverSchema({
-  host: 'HOST',
-  port: 'PORT',
-  trustProxy: 'TRUST_PROXY',
-  maxConnections: 'MAX_CONNECTIONS',
-  maxConnectionsPerAddress: 'MAX_CONNECTIONS_PER_ADDRESS',
-  defaultPort: 3000,
-});
+export const saasServerSchema = serverSchema('saas-backend', 3000);
+export const idpServerSchema = serverSchema('idp', 8080);
 
-export const idpServerSchema = serverSchema({
-  host: 'IDP_HOST',
-  port: 'IDP_PORT',
-  otherPort: 'PORT',
-  trustProxy: 'IDP_TRUST_PROXY',
-  maxConnections: 'IDP_MAX_CONNECTIONS',
-  maxConnectionsPerAddress: 'IDP_MAX_CONNECTIONS_PER_ADDRESS',
-  defaultPort: 8080,
-});
-
-const storeOption = (product: Product, env: string, development: string) =>
+const storeOption = (product: Product) =>
   option(Type.String(), {
-    env,
+    env: variableOf(product, 'DATABASE_URI'),
     doc: 'Database URI: sqlite:<path>, sqlite::memory:, postgres://<host>/<name>, mongodb://<hosts>/<name> or mongodb+srv://<host>/<name>.',
     secret: true,
-    development,
+    development: `sqlite:./data/${product}.db`,
     required: 'production',
     check: invalidStoreUri,
     complete: (uri) => storeUriOf(product, uri),
   });
 
 /** The store option of each product. */
-export const storeOptions = {
-  'saas-backend': storeOption('saas-backend', 'DATABASE_URI', 'sqlite:./data/saas-backend.db'),
-  idp: storeOption('idp', 'IDP_DATABASE_URI', 'sqlite:./data/idp.db'),
-};
+export const storeOptions = { 'saas-backend': storeOption('saas-backend'), idp: storeOption('idp') };
 
 /** Both products have collections of the same names: in PostgreSQL, each has a schema of its own unless the URI names one. */
 export function storeUriOf(product: Product, uri: string): string {
