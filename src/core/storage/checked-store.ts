@@ -82,14 +82,14 @@ const checkUpdate = (shape: Shape, where: object, change: object): void => {
 };
 
 /** What creates writes, and calls nothing. */
-const WRITES: Checks<'inserting' | 'ensuring' | 'changing' | 'deleting'> = {
+const WRITE_CHECKS: Checks<'inserting' | 'ensuring' | 'changing' | 'deleting'> = {
   inserting: checkDocument,
   ensuring: checkDocument,
   changing: checkUpdate,
   deleting: checkWhere,
 };
 
-const CALLS: Checks<Exclude<keyof Documents, keyof typeof WRITES>> = {
+const CALL_CHECKS: Checks<Exclude<keyof Documents, keyof typeof WRITE_CHECKS>> = {
   insert: checkDocument,
   insertMany(shape, docs) {
     for (const doc of docs) checkDocument(shape, doc);
@@ -111,25 +111,30 @@ const CALLS: Checks<Exclude<keyof Documents, keyof typeof WRITES>> = {
   estimate() {},
 };
 
+/** The methods of a collection that call the database. */
+export const CALLS = Object.keys(CALL_CHECKS) as (keyof typeof CALL_CHECKS)[];
+
 type Method = (...parameters: unknown[]) => unknown;
 
 /** Passes the promises of the engine on, because an async function adds a promise and turns of the microtask queue to each call. */
 function checkedCollection<T extends { id: string }>(shape: Shape, inner: Collection<T>): Collection<T> {
-  const methods = Object.entries({ ...CALLS, ...WRITES }).map(([name, check]): [string, Method] => {
-    const call = inner[name as keyof Documents] as Method;
-    return [
-      name,
-      (...parameters) => {
-        try {
-          (check as Method)(shape, ...parameters);
-        } catch (error) {
-          // An invalid argument of a call causes a rejection like any other error.
-          if (name in WRITES) throw error;
-          return Promise.reject(error);
-        }
-        return call(...parameters);
-      },
-    ];
-  });
+  const methods = Object.entries({ ...CALL_CHECKS, ...WRITE_CHECKS }).map(
+    ([name, check]): [string, Method] => {
+      const call = inner[name as keyof Documents] as Method;
+      return [
+        name,
+        (...parameters) => {
+          try {
+            (check as Method)(shape, ...parameters);
+          } catch (error) {
+            // An invalid argument of a call causes a rejection like any other error.
+            if (name in WRITE_CHECKS) throw error;
+            return Promise.reject(error);
+          }
+          return call(...parameters);
+        },
+      ];
+    },
+  );
   return Object.fromEntries(methods) as unknown as Collection<T>;
 }

@@ -1,55 +1,47 @@
 import { performance } from 'node:perf_hooks';
+import { CALLS } from './checked-store.js';
 import type { Collection, Store } from './collection.js';
 
-/** Receives the duration of each call of a method, whether or not it failed. */
-export type ObserveCall = (collection: string, operation: string, milliseconds: number) => void;
+/** Makes a call of a store. `parameters` are those of the method; those of a commit are its writes, in the collection of the first. */
+export type Around = <R>(
+  call: () => Promise<R>,
+  collection: string,
+  operation: string,
+  parameters: readonly unknown[],
+) => Promise<R>;
 
-const OPERATIONS = [
-  'insert',
-  'insertMany',
-  'findOne',
-  'updateOne',
-  'changeOne',
-  'deleteOne',
-  'updateMany',
-  'deleteMany',
-  'page',
-  'count',
-  'estimate',
-] as const satisfies readonly (keyof Collection<{ id: string }>)[];
-
-/** A store whose calls are measured. Callers get the promise of the inner store, so that calls take no longer. */
-export function observeStore(inner: Store, observe: ObserveCall): Store {
+/** A store whose calls pass through a function. */
+export function aroundCalls(inner: Store, around: Around): Store {
+  const ofCollection = <T extends { id: string }>(name: string, collection: Collection<T>): Collection<T> => {
+    const calls = CALLS.map((operation) => {
+      const method = collection[operation] as (...parameters: unknown[]) => Promise<unknown>;
+      const call = (...parameters: unknown[]) =>
+        around(() => method(...parameters), name, operation, parameters);
+      return [operation, call];
+    });
+    return { ...collection, ...Object.fromEntries(calls) };
+  };
   return {
     ...inner,
-    collection: (name, declaration) => observeCollection(name, inner.collection(name, declaration), observe),
-    // Several collections share the duration: it is attributed to the first.
-    commit: (writes) =>
-      measure(
-        () => inner.commit(writes),
-        (milliseconds) => observe(writes[0]?.collection ?? '', 'commit', milliseconds),
-      ),
+    collection: (name, declaration) => ofCollection(name, inner.collection(name, declaration)),
+    commit: (writes) => around(() => inner.commit(writes), writes[0]?.collection ?? '', 'commit', writes),
   };
 }
 
-function observeCollection<T extends { id: string }>(
-  name: string,
-  inner: Collection<T>,
-  observe: ObserveCall,
-): Collection<T> {
-  const measured = (operation: (typeof OPERATIONS)[number]) => {
-    const call = inner[operation] as (...parameters: unknown[]) => Promise<unknown>;
-    const end = (milliseconds: number) => observe(name, operation, milliseconds);
-    return (...parameters: unknown[]): Promise<unknown> => measure(() => call(...parameters), end);
-  };
-  const entries = OPERATIONS.map((operation) => [operation, measured(operation)]);
-  return { ...inner, ...Object.fromEntries(entries) };
-}
-
-function measure<R>(call: () => Promise<R>, observe: (milliseconds: number) => void): Promise<R> {
-  const startedAt = performance.now();
-  const result = call();
-  const end = () => observe(performance.now() - startedAt);
-  result.then(end, end);
-  return result;
+/**
+ * A store whose calls are measured. Callers get the promise of the inner store, so that calls take no longer.
+ *
+ * @param observe receives the duration of each call, whether or not it failed
+ */
+export function observeStore(
+  inner: Store,
+  observe: (collection: string, operation: string, milliseconds: number) => void,
+): Store {
+  return aroundCalls(inner, (call, collection, operation) => {
+    const startedAt = performance.now();
+    const result = call();
+    const end = () => observe(collection, operation, performance.now() - startedAt);
+    result.then(end, end);
+    return result;
+  });
 }
