@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { applicableWarnings } from '../../../src/core/config/configuration-error.js';
@@ -8,7 +8,6 @@ import { type ConfigurationError, createIdentityServer, createServer } from '../
 import { resolveSaas, saasWarnings } from '../../../src/saas/options.js';
 import type { CreateServerOptions } from '../../../src/saas/server.js';
 import { SECRETS } from '../../kit/app.js';
-import { compiled, startProgram } from '../../kit/process.js';
 import { countedRandom } from '../../kit/random.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 
@@ -225,16 +224,4 @@ t.test('development secrets are created once in a file that only its owner can r
   t.same(more, { ...first, THREE: 'three' });
   t.same(JSON.parse(readFileSync(file, 'utf8')), more);
   t.equal(statSync(file).mode & 0o777, 0o600);
-});
-
-t.test('programs that start at the same time agree on one set of secrets', async (t) => {
-  const folder = temporaryFolder(t);
-  mkdirSync(join(folder, 'data'));
-  const script = compiled('test/kit/development-secrets.js');
-  const programs = Array.from({ length: 4 }, () => startProgram(t, script, { cwd: folder }));
-  // They wait for a common signal, so that none of them finds the file.
-  await Promise.all(programs.map((program) => program.printed(/^ready$/)));
-  for (const program of programs) program.signal('SIGUSR2');
-  const printed = await Promise.all(programs.map((program) => program.printed(/^secrets (.*)$/)));
-  t.equal(new Set(printed.map(([, secrets]) => secrets)).size, 1);
 });
