@@ -27,9 +27,9 @@ export const resolveStore = <P extends TProperties>(program: keyof typeof storeO
   });
 
 /**
- * Copies the store of a program, which may be running, to a new file. The copy contains every write acknowledged before the call.
+ * Copies the store of a program, which may be running, to a new file.
  *
- * @throws ConfigurationError, or StoreUnavailable if the store does not exist or the file cannot be created
+ * @throws ConfigurationError, or an error with a `remedy` if the store does not exist or the file cannot be created
  */
 export async function backup(
   program: keyof typeof storeOptions,
