@@ -123,7 +123,6 @@ export const SECTIONS = [
     needs: ['mongod'],
     tests: list(`
       saas/auth/account-races
-      idp/oidc/delegation-races idp/oidc/device-races idp/oidc/identity-assertion-races
       idp/provisioning/mailed-link-races`),
   },
   {

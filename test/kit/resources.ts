@@ -38,12 +38,6 @@ export const NO_RESOURCES: Resources = {
   identifiers: async () => [],
 };
 
-/** The same without any delegation. */
-export const NO_DELEGATIONS = {
-  delegations: () => Promise.reject(new Error('there is no delegation')),
-  assertions: { subjectOf: () => undefined, verify: async () => 'there is no key' },
-};
-
 /** The commands on a store, as another process runs them. */
 export function resourcesIn(
   store: Store,

@@ -8,25 +8,17 @@ import {
   readJwkSet,
 } from '../../core/kernel/public-jwk.js';
 import { sha256 } from '../../core/kernel/secrets.js';
+import { createSingleUse, type UsedOnce } from '../../core/ops/single-use.js';
 import { type Documents, DocumentUnavailable } from '../../core/outbound/documents.js';
-import { nullIfTaken } from '../../core/storage/collection.js';
+import type { Collection } from '../../core/storage/collection.js';
 import { fixedWindow, type Throttle } from '../../core/throttle/throttle.js';
 import type { Client } from './directory.js';
-import type { UsedAssertions } from './store.js';
 
 /** What can sign an assertion. */
 export type KeyHolder = Pick<Client, 'id' | 'jwks' | 'jwksUri'>;
 
 /** Authentication of clients by a signature (RFC 7523 §3, with the rules of draft-ietf-oauth-rfc7523bis). */
 export type ClientAssertions = ReturnType<typeof createClientAssertions>;
-
-export interface AssertionDependencies {
-  usedAssertions: UsedAssertions;
-  readDocument: Documents['read'];
-  throttle: Pick<Throttle, 'count'>;
-  issuer(): string;
-  clock: Clock;
-}
 
 /** For everything before the signature is verified, so that the answer tells nothing about clients. */
 export const UNVERIFIED = 'Client authentication failed.';
@@ -57,7 +49,15 @@ export function createClientAssertions({
   throttle,
   issuer,
   clock,
-}: AssertionDependencies) {
+}: {
+  usedAssertions: Collection<UsedOnce>;
+  readDocument: Documents['read'];
+  throttle: Pick<Throttle, 'count'>;
+  issuer(): string;
+  clock: Clock;
+}) {
+  const { claim } = createSingleUse(usedAssertions);
+
   const publishedKeys = async (uri: string, ip: string, notBefore = 0): Promise<PublicJwk[]> => {
     const { text } = await readDocument(uri, {
       pay: () => throttle.count(DOCUMENT_REQUESTS, ip),
@@ -140,9 +140,7 @@ export function createClientAssertions({
       const problem = problemOf(client, claims);
       if (problem !== null) return problem;
       const { jti, exp = 0 } = claims;
-      // The insertion decides between concurrent uses, in all processes together.
-      const used = { id: sha256(JSON.stringify([client.id, jti])), expiresAt: exp * SECOND };
-      const isFirst = (await usedAssertions.insert(used).then(() => true, nullIfTaken)) !== null;
+      const isFirst = await claim(sha256(JSON.stringify([client.id, jti])), exp * SECOND);
       return isFirst ? null : 'The assertion was used before.';
     },
   };

@@ -1,7 +1,5 @@
 import { accessOf } from '../../core/http/revocation-list.js';
-import type { Clock } from '../../core/kernel/clock.js';
-import type { Audit } from '../../core/ops/audit.js';
-import type { CommitParts } from '../../core/ops/commit.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Write } from '../../core/storage/collection.js';
 import { namesIn, type ResourceScopes } from './resources.js';
 import type { Revocations } from './revocations/service.js';
@@ -62,21 +60,19 @@ export function covers(consent: Consent, scope: string, asked?: readonly Resourc
   return scopes.length === 0 && resources.length === 0;
 }
 
-export interface ConsentDependencies {
-  consents: Consents;
-  revocations: Pick<Revocations, 'ending'>;
-  commit: CommitParts;
-  audit: Pick<Audit, 'entry'>;
-  clock: Clock;
-}
-
 /** A consent after a write, which is absent if it is stored already. */
 export interface PreparedConsent {
   consent: Consent;
   write: Write | undefined;
 }
 
-export function createConsentService({ consents, revocations, commit, audit, clock }: ConsentDependencies) {
+export function createConsentService({
+  consents,
+  revocations,
+  commit,
+  audit,
+  clock,
+}: Pick<ModuleContext, 'commit' | 'audit' | 'clock'> & { consents: Consents; revocations: Revocations }) {
   const read = async (id: string): Promise<Consent & { isStored: boolean }> => {
     const stored = await consents.findOne({ id });
     const { scopes = [], resources = [], revocations = 0 }: Partial<ConsentDocument> = stored ?? {};
@@ -101,49 +97,37 @@ export function createConsentService({ consents, revocations, commit, audit, clo
       : consents.ensuring({ id, scopes: [], ...changed });
   };
 
-  /** Repeats it after a revocation. */
-  const store = async (prepare: () => Promise<PreparedConsent>): Promise<Consent> => {
-    for (;;) {
-      const { consent, write } = await prepare();
-      if (!write || (await commit([write])).committed) return consent;
-    }
-  };
-
-  /** Lists a client that gets tokens without consent among the connected applications, in the commit that issues them. */
-  const connecting = async (sub: string, clientId: string): Promise<PreparedConsent> => {
-    const id = idOf(sub, clientId);
-    const known = await read(id);
-    if (known.isConnected) return { consent: known, write: undefined };
-    const consent = { ...known, isConnected: true };
-    return { consent, write: change(id, known, { connectedAt: clock.now() }) };
-  };
-
   return {
     find: (sub: string, clientId: string): Promise<Consent> => read(idOf(sub, clientId)),
 
     /** Adds the scopes to what the user granted to this client before. */
-    remember: (
+    async remember(
       sub: string,
       clientId: string,
       scope: string,
       asked: readonly ResourceScopes[] = [],
-    ): Promise<Consent> =>
-      store(async () => {
-        const id = idOf(sub, clientId);
+    ): Promise<Consent> {
+      const id = idOf(sub, clientId);
+      for (;;) {
         const known = await read(id);
-        if (known.scopes.length + known.resources.length > 0 && covers(known, scope, asked))
-          return { consent: known, write: undefined };
+        if (known.scopes.length + known.resources.length > 0 && covers(known, scope, asked)) return known;
         const scopes = [...new Set([...known.scopes, ...namesIn(scope)])];
         const resources = joined(known.resources, asked);
         // The last of two simultaneous writes wins. Missing scopes are requested again.
         const write = change(id, known, { scopes, ...(resources.length > 0 && { resources }) });
-        return { consent: { ...known, scopes, resources, isConnected: true }, write };
-      }),
+        if ((await commit([write])).committed) return { ...known, scopes, resources, isConnected: true };
+        // The person has revoked the access since it was read.
+      }
+    },
 
-    connecting,
-
-    /** The same before the tokens are issued. */
-    connect: (sub: string, clientId: string): Promise<Consent> => store(() => connecting(sub, clientId)),
+    /** Lists a client that gets tokens without consent among the connected applications, for the commit that issues them. */
+    async connecting(sub: string, clientId: string): Promise<PreparedConsent> {
+      const id = idOf(sub, clientId);
+      const known = await read(id);
+      if (known.isConnected) return { consent: known, write: undefined };
+      const consent = { ...known, isConnected: true };
+      return { consent, write: change(id, known, { connectedAt: clock.now() }) };
+    },
 
     /** The connected applications of a user, up to a hundred. */
     async list(sub: string): Promise<Connection[]> {

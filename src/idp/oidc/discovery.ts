@@ -62,7 +62,7 @@ const PROMPTS = ['none', 'login', 'consent', 'select_account'];
 function providerMetadata(issuer: string, identifiers: readonly string[], services: OidcServices) {
   const { locales, isSignUpOpen, secondFactor, passkeys, keys, device, grantTypes } = services;
   const { acceptsRegistration, acceptsMetadata } = services.clientRegistration;
-  const { issue, redeem } = services.identityAssertions ?? {};
+  const { issuesAssertions, acceptsAssertions } = services;
   const hasResources = identifiers.length > 0;
   return {
     issuer,
@@ -91,8 +91,8 @@ function providerMetadata(issuer: string, identifiers: readonly string[], servic
       revocation_list_uri: `${issuer}/revocations`,
     }),
     dpop_signing_alg_values_supported: DPOP_ALGORITHMS,
-    ...(issue && { identity_chaining_requested_token_types_supported: [ASSERTION_TOKEN] }),
-    ...(redeem && { authorization_grant_profiles_supported: [ASSERTION_PROFILE] }),
+    ...(issuesAssertions && { identity_chaining_requested_token_types_supported: [ASSERTION_TOKEN] }),
+    ...(acceptsAssertions && { authorization_grant_profiles_supported: [ASSERTION_PROFILE] }),
     claims_supported: CLAIMS,
     token_endpoint_auth_methods_supported: [...METHODS, 'none'],
     token_endpoint_auth_signing_alg_values_supported: CLIENT_KEY_ALGORITHMS,

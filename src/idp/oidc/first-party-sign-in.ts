@@ -1,35 +1,23 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Pages } from '../../core/http/pages.js';
 import type { FirstPartyPage } from './authorize/interaction-token.js';
 import type { SignInPages } from './authorize/pages.js';
 import type { Authorization } from './authorize/service.js';
+import { beginForm } from './authorize/sign-in/forms.js';
 import type { Cookies, SessionService, SignedInUser } from './sessions.js';
+import type { OidcShared } from './shared.js';
 
 /** Sign-in for first-party pages, those of the provider: the same form and the same session as for applications. */
 export type FirstPartySignIn = ReturnType<typeof createFirstPartySignIn>;
 
-export function createFirstPartySignIn({
-  sessions,
-  cookies,
-  authorization,
-  signInPages,
-  isSignUpOpen,
-  pages,
-}: {
-  sessions: SessionService;
-  cookies: Cookies;
-  authorization: Authorization;
-  signInPages: SignInPages;
-  isSignUpOpen: boolean;
-  pages: Pages;
-}) {
-  const beginForm = (request: FastifyRequest, reply: FastifyReply, page: FirstPartyPage): string => {
-    const present = cookies.form.read(request);
-    const { token, cookie } = authorization.beginForm(page, present);
-    if (cookie !== present) cookies.form.set(reply, cookie);
-    return token;
-  };
-
+export function createFirstPartySignIn(
+  services: OidcShared & {
+    sessions: SessionService;
+    cookies: Cookies;
+    authorization: Authorization;
+    signInPages: SignInPages;
+  },
+) {
+  const { sessions, cookies, signInPages, isSignUpOpen, pages } = services;
   return {
     /** The user of the session of a request, and the token of that session. */
     async userOf(request: FastifyRequest): Promise<(SignedInUser & { token: string }) | null> {
@@ -45,7 +33,7 @@ export function createFirstPartySignIn({
       page: FirstPartyPage,
       handle: string = '',
     ): FastifyReply {
-      const form = { token: beginForm(request, reply, page), handle };
+      const form = { token: beginForm(services, request, reply, page), handle };
       // The page needs a sign-in that no header can give, so there is no challenge.
       return pages.send(reply.code(401), signInPages.signIn(page, form));
     },
@@ -53,10 +41,8 @@ export function createFirstPartySignIn({
     /** Sends the form for a new account, or says that sign-up is not open. */
     sendSignUp(request: FastifyRequest, reply: FastifyReply, page: FirstPartyPage): FastifyReply {
       if (!isSignUpOpen) return pages.send(reply.code(403), signInPages.signUpClosed(page));
-      return pages.send(
-        reply,
-        signInPages.signUp(page, { token: beginForm(request, reply, page), handle: '' }),
-      );
+      const form = { token: beginForm(services, request, reply, page), handle: '' };
+      return pages.send(reply, signInPages.signUp(page, form));
     },
 
     /** Removes the session from the browser. */

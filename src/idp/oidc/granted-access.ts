@@ -40,7 +40,7 @@ export function createGrantedAccess(
   let opened: Promise<Delegations> | undefined;
   const delegations = (): Promise<Delegations> => {
     opened ??= import('./delegations/service.js').then(({ createDelegations }) =>
-      createDelegations({ ...context, delegationDocuments, directory: { findPrincipal }, revocations }),
+      createDelegations({ ...context, delegationDocuments, findPrincipal, revocations }),
     );
     return opened;
   };

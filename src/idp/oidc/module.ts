@@ -5,7 +5,8 @@ import { pathMetadataPlugin } from './discovery.js';
 import { addJobs } from './jobs.js';
 import { publishedKeys } from './keys.js';
 import { oidcPlugin } from './plugin.js';
-import { createOidcServices, type OidcContext, type OidcModuleOptions } from './services.js';
+import { createOidcServices } from './services.js';
+import type { OidcContext, OidcModuleOptions } from './shared.js';
 
 export type OidcModule = Awaited<ReturnType<typeof createOidcModule>>;
 

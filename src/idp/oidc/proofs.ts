@@ -1,9 +1,9 @@
 import { createHmac } from 'node:crypto';
-import { createDpopNonces, createDpopVerifier, DpopError, type ReplayCache } from '../../core/http/dpop.js';
+import { createDpopNonces, createDpopVerifier, DpopError } from '../../core/http/dpop.js';
 import type { Clock } from '../../core/kernel/clock.js';
-import { nullIfTaken } from '../../core/storage/collection.js';
+import { createSingleUse, type UsedOnce } from '../../core/ops/single-use.js';
+import type { Collection } from '../../core/storage/collection.js';
 import { oidcErrors } from './errors.js';
-import type { UsedProofs } from './store.js';
 
 /** Proofs of possession of a key at the endpoints of the provider (DPoP, RFC 9449). Loaded with the first of them. */
 
@@ -26,23 +26,22 @@ export interface ProvenRequest {
 
 export type Proofs = ReturnType<typeof createProofs>;
 
-export interface ProofDependencies {
-  usedProofs: UsedProofs;
-  /** The first issues nonces, all of them verify. */
+/** @param seeds the first issues nonces, all of them verify */
+export function createProofs({
+  usedProofs,
+  seeds,
+  issuer,
+  clock,
+}: {
+  usedProofs: Collection<UsedOnce>;
   seeds: readonly [string, ...string[]];
   issuer(): string;
   clock: Clock;
-}
-
-export function createProofs({ usedProofs, seeds, issuer, clock }: ProofDependencies) {
+}) {
   const [current, ...others] = seeds;
   const nonces = createDpopNonces(clock, nonceSecret(current));
   const former = others.map((seed) => createDpopNonces(clock, nonceSecret(seed)));
-  const replay: ReplayCache = {
-    // The insertion decides between concurrent uses, in all processes together.
-    claim: async (id, expiresAt) =>
-      (await usedProofs.insert({ id, expiresAt }).then(() => true, nullIfTaken)) !== null,
-  };
+  const replay = createSingleUse(usedProofs);
   const withNonce = createDpopVerifier({
     clock,
     replay,

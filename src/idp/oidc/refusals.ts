@@ -1,18 +1,9 @@
-import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import { parseBasic } from '../../core/http/authorization.js';
 import { isSimpleCrossSite } from '../../core/http/browser.js';
 import { requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
-import type { Audit } from '../../core/ops/audit.js';
-import type { ClientAssertions } from './client-assertion.js';
-import type { Directory } from './directory.js';
-
-export interface RefusalDependencies {
-  directory: Pick<Directory, 'findClient'>;
-  assertions: Pick<ClientAssertions, 'subjectOf'>;
-  audit: Pick<Audit, 'recordFailure'>;
-  log: Pick<FastifyBaseLogger, 'info'>;
-}
+import type { OidcShared } from './shared.js';
 
 /** The endpoints of applications. */
 const ENDPOINTS = ['/authorize', '/token', '/par', '/device_authorization', '/revoke', '/introspect'];
@@ -33,7 +24,7 @@ const shown = (text: string): string => text.replace(/[\p{C}\p{Z}]+/gu, ' ').sli
 const isClientId = (text: string): boolean => /^cid_[\w-]+$/.test(text) || /^https?:\/\/[^?#@]+$/.test(text);
 
 /** Requests of applications that were refused: which one, with which address, and why. Operators look them up. */
-export function createRefusals({ directory, assertions, audit, log }: RefusalDependencies) {
+export function createRefusals({ directory, assertions, audit, log }: OidcShared) {
   /** Records a refusal in the log and the audit. Neither contains a secret. */
   const record = async (
     {

@@ -1,13 +1,13 @@
 import { type Cookie, createCookie } from '../../core/http/cookies.js';
 import { deviceOf } from '../../core/http/request-details.js';
 import type { RequestSource } from '../../core/http/routes.js';
-import { type Clock, HOUR, isUnexpired } from '../../core/kernel/clock.js';
-import { isSecretOf, newId, newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
-import type { CommitParts, Effect } from '../../core/ops/commit.js';
+import { HOUR, isUnexpired } from '../../core/kernel/clock.js';
+import { isSecretOf, newId, newToken, sha256 } from '../../core/kernel/secrets.js';
+import type { Effect } from '../../core/ops/commit.js';
 import type { Write } from '../../core/storage/collection.js';
-import type { Directory, Principal } from './directory.js';
-import type { GrantedAccess } from './granted-access.js';
-import { SESSION, type SessionDocument, type Sessions } from './store.js';
+import type { Principal } from './directory.js';
+import type { OidcShared } from './shared.js';
+import { SESSION, type SessionDocument } from './store.js';
 
 /** A user who is signed in in this browser. */
 export interface SignedInUser {
@@ -18,14 +18,6 @@ export interface SignedInUser {
 /** Sessions of users, for single sign-on. Agents have none. */
 export type SessionService = ReturnType<typeof createSessionService>;
 
-export interface SessionDependencies extends Pick<GrantedAccess, 'endSession' | 'continueSession'> {
-  sessionDocuments: Sessions;
-  directory: Pick<Directory, 'findPrincipal'>;
-  commit: CommitParts;
-  clock: Clock;
-  random: Random;
-}
-
 const IDLE_LIFETIME_MS = HOUR;
 export const MAX_SESSION_LIFETIME_MS = 12 * HOUR;
 const MAX_LISTED = 100;
@@ -33,8 +25,8 @@ const MAX_LISTED = 100;
 /** Sessions that end in one commit. */
 const MAX_ENDED = 10;
 
-export function createSessionService(deps: SessionDependencies) {
-  const { sessionDocuments, directory, endSession, continueSession, commit, clock, random } = deps;
+export function createSessionService(shared: OidcShared) {
+  const { sessionDocuments, directory, endSession, continueSession, commit, clock, random } = shared;
 
   const expiry = (createdAt: number): number =>
     Math.min(clock.now() + IDLE_LIFETIME_MS, createdAt + MAX_SESSION_LIFETIME_MS);

@@ -1,3 +1,4 @@
+import { usedOnceCollection } from '../../core/ops/single-use.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
 import type { ResourceScopes } from './resources.js';
 
@@ -125,13 +126,6 @@ export interface ConsentDocument {
   updatedAt: number;
 }
 
-/** A client assertion or a DPoP proof that was used: none is accepted twice (RFC 7523 §3, RFC 9449 §11.1). */
-interface UsedDocument {
-  /** SHA-256 of the client or the key, and of the `jti`. */
-  id: string;
-  expiresAt: number;
-}
-
 /** An authorization request that a client has pushed (RFC 9126). */
 export interface PushedRequestDocument {
   /** SHA-256 of the `request_uri`. */
@@ -158,15 +152,11 @@ export type Grants = Collection<GrantDocument>;
 export type Sessions = Collection<SessionDocument>;
 export type Consents = Collection<ConsentDocument>;
 
-export type UsedAssertions = Collection<UsedDocument>;
+/** Client assertions and those of other providers that were used (RFC 7523 §3), by a hash of the issuer and the `jti`. */
+export const usedAssertionCollection = (store: Store) => usedOnceCollection(store, 'usedAssertions');
 
-export const usedAssertionCollection = (store: Store): UsedAssertions =>
-  store.collection<UsedDocument>('usedAssertions', { indexes: [['expiresAt']], numbers: ['expiresAt'] });
-
-export type UsedProofs = Collection<UsedDocument>;
-
-export const usedProofCollection = (store: Store): UsedProofs =>
-  store.collection<UsedDocument>('usedProofs', { indexes: [['expiresAt']], numbers: ['expiresAt'] });
+/** DPoP proofs that were used (RFC 9449 §11.1), by a hash of the key and the `jti`. */
+export const usedProofCollection = (store: Store) => usedOnceCollection(store, 'usedProofs');
 
 export type PushedRequests = Collection<PushedRequestDocument>;
 

@@ -593,7 +593,7 @@ t.test('a refused application leaves a trace for its operator, without a secret'
     assertions: { subjectOf: () => undefined },
     audit: { recordFailure: async () => undefined },
     log: { info: (line: object) => void lines.push(line) },
-  });
+  } as never);
   const reason = 'client_id is not registered.';
   await refusals.record({ clientId: 'cid_typo', redirectUri: CALLBACK, reason }, '192.0.2.1');
   t.strictSame(lines, [{ client: 'cid_typo', redirectUri: CALLBACK, reason, ip: '192.0.2.1' }], 'the log');

@@ -16,15 +16,8 @@ import { type SessionDocument, sessionCollection } from '../../../src/idp/oidc/s
 import { fakeClock } from '../../kit/clock.js';
 import { NO_EFFECT, SILENT_AUDIT } from '../../kit/effects.js';
 import { grantedIn } from '../../kit/granted.js';
-import {
-  authorizePath,
-  claimsOf,
-  codeIn,
-  ISSUER,
-  idpApp,
-  idpStore,
-  type RegisteredClient,
-} from '../../kit/idp.js';
+import { authorizePath, claimsOf, codeIn, idpApp, idpStore, type RegisteredClient } from '../../kit/idp.js';
+import { oidcOn } from '../../kit/oidc.js';
 import { enterConsole, makeOperator } from '../../kit/operator.js';
 import { countedRandom } from '../../kit/random.js';
 import { temporaryFolder } from '../../kit/tmp.js';
@@ -228,22 +221,21 @@ async function laboratory(t: Test) {
       entry: (record) => effectOf(recordsIn(store).inserting({ id: `record ${++count}`, ...record })),
     };
     const granted = grantedIn(store, { clock, random }, { audit: recording });
-    const service = createBackchannelLogout({
-      ...granted,
-      sessionDocuments: sessions,
+    const shared = oidcOn(store, granted, {
       directory: {
         findClient: async (id) =>
           id === 'gone' ? null : ({ id, backchannelLogoutUri: `https://${id}.test/` } as never),
       },
-      keys: { sign: async () => 'token' },
+      log: { warn: (...record: unknown[]) => void warnings.push(record) },
+    });
+    const service = createBackchannelLogout({
+      ...shared,
       async post(address) {
         attempts.push({ uri: address, at: clock.now() });
         const status = state.of[new URL(address).hostname.replace('.test', '')] ?? state.status;
         if (status instanceof Error) throw status;
         return status;
       },
-      issuer: () => ISSUER,
-      log: { warn: (...record: unknown[]) => void warnings.push(record) },
     });
     const run = () => service.jobs.send.run({ term: 1, signal: new AbortController().signal });
     return { ...granted, service, notices, sessions, run, store };

@@ -261,6 +261,23 @@ t.test('the same form twice approves once, and a decision is final', async (t) =
   t.equal(claimsOf((await poll(idp, client, body.device_code)).body.id_token).sub, human.sub);
 });
 
+t.test('of decisions and polls at the same time, one counts', async (t) => {
+  const { idp, client, human } = await deviceApp(t);
+  const { body } = await begin(idp, client);
+  const people = [human, await idp.makeHuman(), await idp.makeHuman()];
+  const open = await Promise.all(people.map((who) => enterCode(idp, who, body.user_code)));
+  const decided = await Promise.all(
+    open.map(({ browser, page }, index) => browser.send(page, { decision: index === 2 ? 'deny' : 'allow' })),
+  );
+  t.same(decided.map(({ status }) => status).sort(), [200, 404, 404]);
+  const polls = await Promise.all(Array.from({ length: 10 }, () => poll(idp, client, body.device_code)));
+  const [tokens, ...others] = polls.filter(({ status }) => status === 200);
+  t.same(others, []);
+  const winner = decided.findIndex(({ status }) => status === 200);
+  if (winner === 2) t.match(polls[0]?.body, { error: 'access_denied' });
+  else t.equal(claimsOf(tokens?.body.id_token).sub, people[winner]?.sub);
+});
+
 t.test('a trusted client is confirmed like every other one, also by a person who is signed in', async (t) => {
   const { idp, client, human } = await deviceApp(t);
   await clientCollection(await idpStore(t, idp)).updateOne({ id: client.id }, { set: { trusted: true } });

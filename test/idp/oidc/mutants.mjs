@@ -4,11 +4,11 @@ export default [
   {
     name: 'a decision on a device replaces another one', file: 'idp/oidc/device/service.ts', in: 'decide',
     replace: "changing({ id, state: 'pending', expiresAt }", by: 'changing({ id, expiresAt }',
-    tests: [['idp/oidc/device-races', 'approvals and a denial']],
+    tests: [['idp/oidc/device', 'of decisions and polls at the same time, one counts']],
   },
   {
     name: 'a device code works for every client', file: 'idp/oidc/device/service.ts', in: 'poll',
-    replace: '|| request.clientId !== client.id)', by: ')',
+    replace: '|| stored.clientId !== client.id)', by: ')',
     tests: [['idp/oidc/device', 'a wrong, foreign, denied or expired device code']],
   },
   {
@@ -82,14 +82,13 @@ export default [
     tests: [['idp/oidc/dpop', 'the refresh token of a public client works with its key only']],
   },
   {
-    name: 'a bound token is accepted as a bearer token', file: 'idp/oidc/tokens/service.ts', in: 'userinfo',
+    name: 'a bound token is accepted as a bearer token', file: 'idp/oidc/tokens/introspection.ts', in: 'userinfo',
     replace: '|| (found.issued.key === undefined) !== (prove === undefined)', by: '',
     tests: [['idp/oidc/dpop', 'an opaque token that is bound to a key needs a proof at /userinfo']],
   },
   {
-    name: 'proofs are not remembered', file: 'idp/oidc/proofs.ts', in: 'claim',
-    replace: '.then(() => true, nullIfTaken)) !== null',
-    by: '.then(() => true, nullIfTaken)) !== undefined',
+    name: 'proofs are not remembered', file: 'idp/oidc/proofs.ts', in: 'createProofs',
+    replace: 'createSingleUse(usedProofs)', by: '{ claim: async () => true }',
     tests: [['idp/oidc/processes', 'four processes share one SQLite file']],
   },
   {
@@ -163,7 +162,7 @@ export default [
   {
     name: 'a replayed code leaves the tokens that were issued for it', file: 'idp/oidc/tokens/redeem.ts',
     in: 'redeemCode',
-    replace: 'await revokeReplayed(grant.id, ip, deps);', by: '',
+    replace: 'await revokeReplayed(grant.id, request.ip, deps);', by: '',
     tests: [['idp/oidc/token', 'a replayed code is refused and revokes the tokens issued for it, however late']],
   },
 ];

@@ -4,14 +4,14 @@ import { createUnknownWrites, type UnknownWritesRegistry } from '../../../src/co
 import { type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { newRefreshToken } from '../../../src/idp/oidc/grant-tokens.js';
-import { grantCollection, sessionCollection } from '../../../src/idp/oidc/store.js';
-import { createTokenService } from '../../../src/idp/oidc/tokens/service.js';
+import { grantCollection } from '../../../src/idp/oidc/store.js';
+import { refreshTokens } from '../../../src/idp/oidc/tokens/refresh.js';
 import { fakeClock } from '../../kit/clock.js';
 import { explore } from '../../kit/explore.js';
 import { grantedIn } from '../../kit/granted.js';
 import { SEED } from '../../kit/idp.js';
+import { oidcOn } from '../../kit/oidc.js';
 import { countedRandom } from '../../kit/random.js';
-import { NO_DELEGATIONS, NO_RESOURCES } from '../../kit/resources.js';
 
 /** Refreshes whose response the store loses, in every order and with every loss. */
 
@@ -27,26 +27,12 @@ function familyInOutage() {
     const unknownWrites = createUnknownWrites({ clock: quiet, log: { error: () => undefined } });
     registries.push(unknownWrites);
     const principal = { id: 'u_1', kind: 'agent', handle: 'a' };
-    const tokens = createTokenService({
-      ...grantedIn(store, { clock, random: countedRandom() }),
-      ...NO_DELEGATIONS,
-      grants: grantCollection(store),
-      sessionDocuments: sessionCollection(store),
-      resources: NO_RESOURCES,
-      unknownWrites,
-      directory: { findPrincipal: async () => principal, findClient: async () => null } as never,
-      consents: { find: async () => ({ scopes: [], resources: [], revocations: 0, isConnected: false }) },
-      keys: {} as never,
-      claimsOf: () => ({}),
-      issuer: () => 'http://idp.example.test',
-      seeds: [SEED],
-      reuseWindowMs: 30_000,
-    });
+    const granted = grantedIn(store, { clock, random: countedRandom() });
+    const directory = { findPrincipal: async () => principal as never };
+    const deps = oidcOn(store, granted, { unknownWrites, directory });
     const client = { id: 'cid_1', principalKinds: ['agent'] } as never;
-    return {
-      unknownWrites,
-      present: () => tokens.refresh(client, { token: first, scope: undefined }, '192.0.2.1'),
-    };
+    const request = { fields: {}, resources: [], prove: undefined, ip: '192.0.2.1' };
+    return { unknownWrites, present: () => refreshTokens(client, first, request, deps) };
   };
   return {
     clock,

@@ -1,7 +1,6 @@
 import t from 'tap';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { createCommit } from '../../../src/core/ops/commit.js';
-import { createUnknownWrites } from '../../../src/core/ops/unknown-writes.js';
 import type { Store } from '../../../src/core/storage/collection.js';
 import { createAuthorization } from '../../../src/idp/oidc/authorize/service.js';
 import { createBackchannelLogout } from '../../../src/idp/oidc/backchannel/service.js';
@@ -10,15 +9,16 @@ import { covers } from '../../../src/idp/oidc/consents.js';
 import { newRefreshToken } from '../../../src/idp/oidc/grant-tokens.js';
 import { createSessionService } from '../../../src/idp/oidc/sessions.js';
 import { consentCollection, grantCollection, sessionCollection } from '../../../src/idp/oidc/store.js';
-import { createTokenService } from '../../../src/idp/oidc/tokens/service.js';
+import { findByCode, redeemCode } from '../../../src/idp/oidc/tokens/redeem.js';
+import { refreshTokens } from '../../../src/idp/oidc/tokens/refresh.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import { fakeClock } from '../../kit/clock.js';
 import { NO_EFFECT } from '../../kit/effects.js';
 import { explore } from '../../kit/explore.js';
 import { grantedIn } from '../../kit/granted.js';
 import { SEED } from '../../kit/idp.js';
+import { oidcOn } from '../../kit/oidc.js';
 import { countedRandom } from '../../kit/random.js';
-import { NO_DELEGATIONS, NO_RESOURCES } from '../../kit/resources.js';
 
 /** Changes of an account beside its use, in every order of the calls to the store, with crashes. */
 
@@ -86,58 +86,25 @@ function processOn(store: Store, seed = 'a') {
   const { consents } = shared;
   const findPrincipal = (id: string) => principalCollection(store).findOne({ id });
   const directory = { findPrincipal, findClient: async () => CLIENT } as never;
-  const sessions = createSessionService({
-    sessionDocuments: sessionCollection(store),
-    directory,
-    ...shared,
-  });
-  const grants = grantCollection(store);
-  const quiet = { now: clock.now, every: () => () => undefined };
-  const tokens = createTokenService({
-    ...shared,
-    ...NO_DELEGATIONS,
-    grants,
-    sessionDocuments: sessionCollection(store),
-    resources: NO_RESOURCES,
-    directory,
-    unknownWrites: createUnknownWrites({ clock: quiet, log: { error: () => undefined } }),
-    keys: { sign: async () => 'id_token' } as never,
-    claimsOf: () => ({}),
-    issuer: () => 'https://id.example.test',
-    seeds: [SEED],
-    reuseWindowMs: 30_000,
-  });
-  const backchannel = createBackchannelLogout({
-    ...shared,
-    sessionDocuments: sessionCollection(store),
-    directory: { findClient: async () => TOLD_CLIENT },
-    keys: { sign: async () => 'logout token' },
-    post: async () => 200,
-    issuer: () => 'https://id.example.test',
-    log: { warn: () => undefined },
-  });
+  const deps = oidcOn(store, shared, { directory });
+  const sessions = createSessionService(deps);
+  const told = oidcOn(store, shared, { directory: { findClient: async () => TOLD_CLIENT } });
+  const backchannel = createBackchannelLogout({ ...told, post: async () => 200 });
   const authorization = createAuthorization({
-    ...shared,
-    ...NO_DELEGATIONS,
-    pushed: () => Promise.reject(new Error('there is no pushed request')),
-    grants,
-    resources: NO_RESOURCES,
-    directory,
+    ...{ ...deps, sessions, backchannel },
+    directory: { recordUse: async () => undefined } as never,
     interactionTokens: {} as never,
-    sessions,
-    backchannel,
-    readHint: async () => null,
-    issuer: () => 'https://id.example.test',
   });
+  const request = { fields: {}, resources: [], prove: undefined, ip: IP };
   return {
     consents,
     sessions,
     backchannel,
-    refresh: () => tokens.refresh(CLIENT as never, { token: REFRESH, scope: undefined }, IP),
+    refresh: () => refreshTokens(CLIENT as never, REFRESH, request, deps),
     async redeem(code: string) {
-      const grant = await tokens.findByCode(code);
-      const redemption = { code, grant, redirectUri: CLIENT.redirectUris[0], verifier: undefined };
-      return tokens.redeem(CLIENT as never, redemption, IP);
+      const fields = { code, redirect_uri: CLIENT.redirectUris[0] as string };
+      const grant = await findByCode(code, deps);
+      return redeemCode(CLIENT as never, grant, { ...request, fields }, deps);
     },
     /** A sign-in without a page, as /authorize makes it; `null` where it would ask. */
     async signInSilently(client: object = CLIENT): Promise<string | null> {
@@ -151,11 +118,11 @@ function processOn(store: Store, seed = 'a') {
         redirectUri: CLIENT.redirectUris[0],
         scope: 'openid',
         parameters: {},
+        targets: [],
       };
-      const { revocations } = consent;
       const { values } = await authorization.approve(
         request as never,
-        { principal, session, revocations, isSilent: true },
+        { principal, session, consent, isSilent: true },
         IP,
       );
       return values['code'] ?? null;

@@ -6,7 +6,6 @@ import { NO_CONSENT } from '../consents.js';
 import type { Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { OidcServices } from '../services.js';
-import { approve } from './approval.js';
 import type { AuthorizationRequest } from './request.js';
 import type { AuthorizationResponse } from './response.js';
 import { checkCredentials } from './sign-in/credentials.js';
@@ -17,7 +16,8 @@ export async function approveBasic(
   authRequest: AuthorizationRequest,
   request: FastifyRequest,
 ): Promise<AuthorizationResponse> {
-  const { consents, cookies, secondFactor, values, throttle } = services;
+  const { authorization, consents, cookies, secondFactor, values, throttle } = services;
+  const { ip } = requestSource(request);
   // The form cookie is not checked: programs that store cookies have it after a redirect from an application.
   const isSignedIn = cookies.session.read(request) !== undefined;
   if (isBrowser(request.headers) || isSignedIn) throw oidcErrors.browser_basic();
@@ -31,10 +31,10 @@ export async function approveBasic(
     principal?.kind === 'human' &&
     ((await secondFactor?.isEnrolled(principal.id)) || (await secondFactor?.mustEnrol(principal))) === true;
   if (principal && !lacksFactor) {
-    const found = principal.kind === 'human' ? await consents.find(principal.id, client.id) : NO_CONSENT;
-    return approve(services, authRequest, { principal }, found, request);
+    const consent = principal.kind === 'human' ? await consents.find(principal.id, client.id) : NO_CONSENT;
+    return authorization.approve(authRequest, { principal, consent }, ip);
   }
-  const excess = throttle.countRequest(requestSource(request).ip);
+  const excess = throttle.countRequest(ip);
   if (excess) throw excess;
   throw oidcErrors.invalid_credentials({
     headers: { 'www-authenticate': 'Basic realm="idp", charset="UTF-8"' },

@@ -1,12 +1,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Page } from '../../../core/http/pages.js';
+import { requestSource } from '../../../core/http/routes.js';
 import { type Consent, covers, NO_CONSENT } from '../consents.js';
 import { isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { ANY_PERSON, findRefusal, NEW_PERSON, scopesOf } from '../resources.js';
 import type { OidcServices } from '../services.js';
 import type { SignedInUser } from '../sessions.js';
-import { approve } from './approval.js';
 import {
   INTERACTION_ERRORS,
   type InteractionKind,
@@ -19,7 +19,7 @@ import { agentsOnlyPage, consentPage } from './pages.js';
 import type { AuthorizationRequest } from './request.js';
 import { sendResponse } from './response.js';
 import { WRONG_KIND } from './service.js';
-import type { InteractionForms } from './sign-in/forms.js';
+import { beginForm, type InteractionForms } from './sign-in/forms.js';
 
 /** What a browser gets for a request, whose credentials are its cookies. */
 export type BrowserResponses = ReturnType<typeof createBrowserResponses>;
@@ -70,9 +70,7 @@ export function createBrowserResponses(services: OidcServices, forms: Interactio
     }
     const boundTo =
       kind === 'consent' && user ? { sid: user.session.id, revocations: consent.revocations } : undefined;
-    const present = cookies.form.read(request);
-    const { token, cookie } = authorization.beginForm(authRequest, present, boundTo);
-    if (cookie !== present) cookies.form.set(reply, cookie);
+    const token = beginForm(services, request, reply, authRequest, boundTo);
     if (token.length > MAX_TOKEN_LENGTH) throw oidcErrors.uri_too_long();
     if (kind === 'consent' && user && authRequest.delegation) {
       return pages.send(reply, await delegationPageOf(authRequest, user, token));
@@ -106,7 +104,8 @@ export function createBrowserResponses(services: OidcServices, forms: Interactio
       if (user && !required) {
         const violation = authorization.findViolation(authRequest, user.principal);
         if (violation) return forms.respondWithError(reply, { ...authRequest, violation }, redirectStatus);
-        const approved = await approve(services, authRequest, user, consent, request);
+        const { ip } = requestSource(request);
+        const approved = await authorization.approve(authRequest, { ...user, consent, isSilent: true }, ip);
         return sendResponse(pages, reply, approved, redirectStatus);
       }
       const kind = required ?? 'login';

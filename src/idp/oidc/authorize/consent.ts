@@ -1,9 +1,8 @@
-import { access, type FastifyTypebox } from '../../../core/http/routes.js';
+import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { NO_CONSENT } from '../consents.js';
 import { oidcErrors } from '../errors.js';
 import { scopesOf } from '../resources.js';
 import { ConsentBody } from '../schemas.js';
-import { approve } from './approval.js';
 import type { BrowserResponses } from './browser.js';
 import { consentPage } from './pages.js';
 import { sendResponse } from './response.js';
@@ -14,7 +13,7 @@ export async function consentPlugin(
   fastify: FastifyTypebox,
   services: SignInServices & { browser: BrowserResponses },
 ): Promise<void> {
-  const { forms, browser, sessions, consents, cookies, pages, issuer } = services;
+  const { forms, browser, authorization, sessions, consents, cookies, pages, issuer } = services;
   const config = access('public', { page: true });
 
   fastify.post('/authorize/consent', { config, schema: { body: ConsentBody } }, async (request, reply) => {
@@ -39,20 +38,19 @@ export async function consentPlugin(
     ) {
       return browser.respond(authRequest, request, reply);
     }
+    const { ip } = requestSource(request);
     if (authRequest.delegation) {
       pages.keepForm(request, await browser.delegationPageOf(authRequest, user, token));
-      return sendResponse(
-        pages,
-        reply,
-        await approve(services, authRequest, user, known, request, true),
-        303,
-      );
+      const authentication = { ...user, consent: known, isSilent: true, delegates: true };
+      const approved = await authorization.approve(authRequest, authentication, ip);
+      return sendResponse(pages, reply, approved, 303);
     }
     const { handle } = user.principal;
     pages.keepForm(request, consentPage(authRequest, issuer(), { token, handle, consent: known }));
     const { client, scope: scopes, targets } = authRequest;
     const consent = await consents.remember(user.principal.id, client.id, scopes, scopesOf(targets));
-    return sendResponse(pages, reply, await approve(services, authRequest, user, consent, request), 303);
+    const approved = await authorization.approve(authRequest, { ...user, consent, isSilent: true }, ip);
+    return sendResponse(pages, reply, approved, 303);
   });
 }
 

@@ -4,10 +4,11 @@ import { DAY } from '../../../core/kernel/clock.js';
 import type { Enrolment } from '../../../shared/factors/totp.js';
 import { SCOPES } from '../claims.js';
 import { type Consent, type MissingConsent, missingIn } from '../consents.js';
-import type { Client, PasskeySignUp, SignInPasskeys } from '../directory.js';
+import type { Client } from '../directory.js';
 import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
 import { findRefusal, NEW_PERSON, namesIn, scopesOf, type Target } from '../resources.js';
 import { mountPath } from '../sessions.js';
+import type { OidcShared } from '../shared.js';
 import { asksForSignUp } from './interaction.js';
 import type { FirstPartyPage } from './interaction-token.js';
 import { withResponse } from './redirect-uri.js';
@@ -37,20 +38,13 @@ export interface FormState {
  */
 export type SignInPages = ReturnType<typeof createSignInPages>;
 
-export function createSignInPages(
-  issuer: () => string,
-  {
-    isSignUpOpen,
-    hasAccountPages,
-    passkeys,
-    passkeySignUp,
-  }: {
-    isSignUpOpen: boolean;
-    hasAccountPages: boolean;
-    passkeys: SignInPasskeys | undefined;
-    passkeySignUp: PasskeySignUp | undefined;
-  },
-) {
+export function createSignInPages({
+  issuer,
+  isSignUpOpen,
+  hasAccountPages,
+  passkeys,
+  passkeySignUp,
+}: OidcShared) {
   const mount = () => mountPath(issuer());
 
   const pageFor = (template: string, signInRequest: SignInRequest, view: Record<string, unknown>): Page =>

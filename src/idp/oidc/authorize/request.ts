@@ -1,10 +1,10 @@
 import { decodeJwt } from 'jose';
 import { SCOPES } from '../claims.js';
 import type { DelegationRequest } from '../delegations/request.js';
-import type { Client, Directory } from '../directory.js';
+import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import type { ReadHint } from '../keys.js';
-import { findTargets, namesIn, type Resources, type Target } from '../resources.js';
+import { findTargets, namesIn, type Target } from '../resources.js';
+import type { OidcShared } from '../shared.js';
 import { matchesRedirectUri } from './redirect-uri.js';
 import { type Parameters, RULES, type RuleViolation } from './rules.js';
 
@@ -56,14 +56,6 @@ const FOREIGN_HINT: RuleViolation = {
   description: 'id_token_hint is not an id_token issued by this provider.',
 };
 
-export interface ValidationDependencies {
-  directory: Pick<Directory, 'findPrincipal'> & {
-    findClient(clientId: string): Promise<Client | { problem: string } | null>;
-  };
-  resources: Resources;
-  readHint: ReadHint;
-}
-
 /**
  * Validates an authorization request (OIDC Core §3.1.2.2). Until the redirect URI is known to be registered, errors are
  * shown to the user and never redirected.
@@ -72,10 +64,11 @@ export interface ValidationDependencies {
  */
 export async function validateAuthorizationRequest(
   parameters: Parameters,
-  { directory, resources, readHint }: ValidationDependencies,
+  find: (clientId: string) => Promise<Client | { problem: string } | null>,
+  deps: OidcShared,
 ): Promise<ValidationResult> {
   const { client_id: clientId, redirect_uri: redirectUri, scope, id_token_hint: idToken } = parameters;
-  const client = clientId ? await directory.findClient(clientId) : null;
+  const client = clientId ? await find(clientId) : null;
   if (!client)
     throw oidcErrors.invalid_request({
       message: clientId ? 'client_id is not registered.' : 'client_id is missing.',
@@ -95,15 +88,15 @@ export async function validateAuthorizationRequest(
     if (violation)
       return { error: { client, redirectUri, parameters: withModeOfObject(parameters), violation } };
   }
-  const targets = await findTargets(namesIn(parameters['resource']), scope, resources);
+  const targets = await findTargets(namesIn(parameters['resource']), scope, deps.resources);
   if ('error' in targets) return { error: { client, redirectUri, parameters, violation: targets } };
   const shared = { parameters, client, redirectUri, scope: grantedScope(scope, targets), targets };
-  const delegation = await readDelegation(parameters, targets, { directory, resources });
+  const delegation = await readDelegation(parameters, targets, deps);
   if (delegation && 'error' in delegation)
     return { error: { client, redirectUri, parameters, violation: delegation } };
   const request = delegation ? { ...shared, scope: '', delegation } : shared;
   if (idToken === undefined) return { request };
-  const hint = await readHint(idToken);
+  const hint = await deps.readHint(idToken);
   if (!hint) return { error: { client, redirectUri, parameters, violation: FOREIGN_HINT } };
   return { request: { ...request, hintedSub: hint.sub } };
 }
@@ -112,7 +105,7 @@ export async function validateAuthorizationRequest(
 async function readDelegation(
   parameters: Parameters,
   targets: readonly Target[],
-  { directory, resources }: Pick<ValidationDependencies, 'directory' | 'resources'>,
+  { directory, resources }: OidcShared,
 ): Promise<DelegationRequest | RuleViolation | null> {
   if (parameters['requested_actor'] === undefined || !(await resources.hasAny())) return null;
   const { findDelegationRequest } = await import('../delegations/request.js');

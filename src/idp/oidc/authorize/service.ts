@@ -1,24 +1,20 @@
-import type { Clock } from '../../../core/kernel/clock.js';
-import { newId, newToken, type Random, sha256 } from '../../../core/kernel/secrets.js';
-import type { Audit } from '../../../core/ops/audit.js';
-import type { CommitParts } from '../../../core/ops/commit.js';
+import { newId, newToken, sha256 } from '../../../core/kernel/secrets.js';
 import type { BackchannelLogout } from '../backchannel/service.js';
 import { acrOf } from '../claims.js';
+import type { Consent } from '../consents.js';
 import type { DelegationRequest } from '../delegations/request.js';
-import type { Delegations } from '../delegations/service.js';
-import type { Directory, Principal } from '../directory.js';
+import type { Principal } from '../directory.js';
 import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
-import type { ReadHint } from '../keys.js';
-import { findRefusal, type Resources, scopesOf } from '../resources.js';
+import { findRefusal, namesIn, scopesOf } from '../resources.js';
 import type { SessionService } from '../sessions.js';
-import { clientTrace, GRANT, type GrantedDelegation, type Grants, type SessionDocument } from '../store.js';
+import type { OidcShared } from '../shared.js';
+import { clientTrace, GRANT, type GrantedDelegation, type SessionDocument } from '../store.js';
 import type {
   ClientInteraction,
   FirstPartyPage,
   Interaction,
   InteractionTokens,
 } from './interaction-token.js';
-import type { PushedAuthorization } from './pushed.js';
 import {
   type AuthorizationRequest,
   type ErrorResponse,
@@ -38,8 +34,8 @@ export interface Authentication {
   principal: Principal;
   /** Absent if the request itself contained the credentials. */
   session?: SessionDocument | undefined;
-  /** Of the consent, read before the principal is authorized: a later revocation applies to the grant. */
-  revocations: number;
+  /** Read before the principal is authorized: a later revocation applies to the grant. */
+  consent: Consent;
   /** Whether the person has allowed the delegation that the request asks for, on its page. */
   delegates?: boolean;
   /** Whether an earlier session is used, without a sign-in. */
@@ -62,23 +58,6 @@ export type ResumedInteraction =
     }
   | (FirstPartyPage & { proven: Interaction['proven']; isExpired: boolean });
 
-export interface AuthorizationDependencies {
-  grants: Grants;
-  interactionTokens: InteractionTokens;
-  backchannel: Pick<BackchannelLogout, 'notice'>;
-  sessions: Pick<SessionService, 'extending'>;
-  directory: Directory;
-  delegations(): Promise<Pick<Delegations, 'give'>>;
-  pushed(): Promise<PushedAuthorization>;
-  resources: Resources;
-  readHint: ReadHint;
-  issuer(): string;
-  commit: CommitParts;
-  audit: Pick<Audit, 'entry'>;
-  clock: Clock;
-  random: Random;
-}
-
 export const WRONG_KIND: RuleViolation = {
   error: 'access_denied',
   description: 'This kind of principal is not allowed to sign in to this client.',
@@ -93,8 +72,14 @@ const SESSION_ENDED: RuleViolation = {
   description: 'The user has signed out in the meantime.',
 };
 
-export function createAuthorization(deps: AuthorizationDependencies) {
-  const { grants, interactionTokens, backchannel, sessions, directory, issuer } = deps;
+export function createAuthorization(
+  deps: OidcShared & {
+    interactionTokens: InteractionTokens;
+    backchannel: BackchannelLogout;
+    sessions: SessionService;
+  },
+) {
+  const { grants, interactionTokens, backchannel, sessions, consents, directory, issuer } = deps;
   const { commit, audit, clock, random } = deps;
 
   const respond = (
@@ -140,75 +125,83 @@ export function createAuthorization(deps: AuthorizationDependencies) {
   const withPushed = (validated: ValidationResult, pushed: PushedRequest | undefined): ValidationResult =>
     'request' in validated && pushed ? { request: { ...validated.request, pushed } } : validated;
 
+  /** The response with a new code, or with an error when this principal must not be authorized. */
+  const approve = async (
+    request: AuthorizationRequest,
+    authentication: Authentication,
+    ip: string,
+  ): Promise<AuthorizationResponse> => {
+    const { principal, session, isSilent = false, delegates = false } = authentication;
+    const violation = findViolation(request, principal) ?? refuseUnasked(request, delegates);
+    if (violation) return errorResponse({ ...request, violation });
+    const { parameters, client, redirectUri, scope, targets, pushed } = request;
+    // A client that gets a refresh token without consent is listed, so that the person can revoke it.
+    const isUnlisted =
+      principal.kind === 'human' &&
+      namesIn(scope).includes('offline_access') &&
+      !authentication.consent.isConnected;
+    const { consent, write: connection } = isUnlisted
+      ? await consents.connecting(principal.id, client.id)
+      : { ...authentication, write: undefined };
+    const id = newId(GRANT, clock, random);
+    const code = newGrantToken('ac_', id, random);
+    const now = clock.now();
+    const delegation =
+      request.delegation && (await give(request, request.delegation, principal, { txn: id, ip }));
+    const { nonce, code_challenge: challenge, acr_values: acrValues, dpop_jkt: key } = parameters;
+    const grant = {
+      id,
+      codeHash: sha256(code),
+      clientId: client.id,
+      sub: principal.id,
+      ...(principal.epoch !== undefined && { epoch: principal.epoch }),
+      redirectUri,
+      scope,
+      ...(targets.length > 0 && { resources: scopesOf(targets) }),
+      ...(nonce && { nonce }),
+      ...(delegation && { delegation }),
+      ...(challenge && { challenge }),
+      ...(key && { codeKey: key }),
+      // The class of the sign-in, whichever was requested (OIDC Core §3.1.2.1).
+      ...(acrValues && { acr: acrOf(session?.amr) }),
+      ...(session?.amr && { amr: session.amr }),
+      // A delegation outlives the session.
+      ...(session && !delegation && { sid: session.id }),
+      ...(consent.revocations > 0 && { revocations: consent.revocations }),
+      authTime: session?.authTime ?? now,
+      createdAt: now,
+      codeExpiresAt: now + CODE_LIFETIME_MS,
+    };
+    const event = isSilent ? 'login.continued' : 'login.succeeded';
+    const usingPushed = pushed && (await deps.pushed()).using(pushed);
+    const outcome = await commit([
+      usingPushed,
+      connection,
+      session && sessions.extending(session),
+      session && !delegation ? await backchannel.notice(client, session, scope) : undefined,
+      grants.inserting(grant),
+      audit.entry({ event, subject: principal.id, ip, detail: clientTrace(grant) }),
+    ]);
+    if (!outcome.committed) {
+      if (outcome.unmet === usingPushed) throw wasUsed();
+      // The person has revoked the access since it was read.
+      if (outcome.unmet === connection) return approve(request, authentication, ip);
+      return errorResponse({ ...request, violation: SESSION_ENDED });
+    }
+    await directory.recordUse(client);
+    return respond(request, { code });
+  };
+
   return {
     /** @throws invalid_request */
     async validate(parameters: Parameters, ip: string, pushed?: PushedRequest): Promise<ValidationResult> {
-      const validated = await validateAuthorizationRequest(parameters, {
-        ...deps,
-        directory: {
-          ...directory,
-          findClient: (clientId) => directory.resolveClient(clientId, { ip, allowsStale: false }),
-        },
-      });
-      return withPushed(validated, pushed);
+      const findClient = (clientId: string) => directory.resolveClient(clientId, { ip, allowsStale: false });
+      return withPushed(await validateAuthorizationRequest(parameters, findClient, deps), pushed);
     },
     errorResponse,
     findViolation,
 
-    /** The response with a new code, or with an error when this principal must not be authorized. */
-    async approve(
-      request: AuthorizationRequest,
-      { principal, session, revocations, isSilent = false, delegates = false }: Authentication,
-      ip: string,
-    ): Promise<AuthorizationResponse> {
-      const violation = findViolation(request, principal) ?? refuseUnasked(request, delegates);
-      if (violation) return errorResponse({ ...request, violation });
-      const { parameters, client, redirectUri, scope, targets, pushed } = request;
-      const id = newId(GRANT, clock, random);
-      const code = newGrantToken('ac_', id, random);
-      const now = clock.now();
-      const delegation =
-        request.delegation && (await give(request, request.delegation, principal, { txn: id, ip }));
-      const { nonce, code_challenge: challenge, acr_values: acrValues, dpop_jkt: key } = parameters;
-      const grant = {
-        id,
-        codeHash: sha256(code),
-        clientId: client.id,
-        sub: principal.id,
-        ...(principal.epoch !== undefined && { epoch: principal.epoch }),
-        redirectUri,
-        scope,
-        ...(targets.length > 0 && { resources: scopesOf(targets) }),
-        ...(nonce && { nonce }),
-        ...(delegation && { delegation }),
-        ...(challenge && { challenge }),
-        ...(key && { codeKey: key }),
-        // The class of the sign-in, whichever was requested (OIDC Core §3.1.2.1).
-        ...(acrValues && { acr: acrOf(session?.amr) }),
-        ...(session?.amr && { amr: session.amr }),
-        // A delegation outlives the session.
-        ...(session && !delegation && { sid: session.id }),
-        ...(revocations > 0 && { revocations }),
-        authTime: session?.authTime ?? now,
-        createdAt: now,
-        codeExpiresAt: now + CODE_LIFETIME_MS,
-      };
-      const event = isSilent ? 'login.continued' : 'login.succeeded';
-      const usingPushed = pushed && (await deps.pushed()).using(pushed);
-      const outcome = await commit([
-        usingPushed,
-        session && sessions.extending(session),
-        session && !delegation ? await backchannel.notice(client, session, scope) : undefined,
-        grants.inserting(grant),
-        audit.entry({ event, subject: principal.id, ip, detail: clientTrace(grant) }),
-      ]);
-      if (!outcome.committed) {
-        if (outcome.unmet === usingPushed) throw wasUsed();
-        return errorResponse({ ...request, violation: SESSION_ENDED });
-      }
-      await directory.recordUse(client);
-      return respond(request, { code });
-    },
+    approve,
 
     /**
      * Issues the token of a form that is about to be shown to the browser with this cookie, or with a new one.
@@ -249,7 +242,7 @@ export function createAuthorization(deps: AuthorizationDependencies) {
         : undefined;
       // The metadata of the client was fetched for the form.
       const validated = withPushed(
-        await validateAuthorizationRequest(opened?.parameters ?? parameters, deps),
+        await validateAuthorizationRequest(opened?.parameters ?? parameters, directory.findClient, deps),
         opened && { requestUri, pushedAt: opened.pushedAt, isForm: true },
       );
       if ('request' in validated && hintedSub !== undefined) validated.request.hintedSub = hintedSub;

@@ -1,26 +1,17 @@
-import {
-  CLOCK_SKEW_MS,
-  type Clock,
-  DAY,
-  HOUR,
-  MINUTE,
-  SECOND,
-  toSeconds,
-} from '../../../core/kernel/clock.js';
-import { newId, type Random } from '../../../core/kernel/secrets.js';
-import type { Audit } from '../../../core/ops/audit.js';
-import { type CommitParts, type Effect, effectOf } from '../../../core/ops/commit.js';
-import type { Job, JobLog } from '../../../core/ops/jobs.js';
+import { CLOCK_SKEW_MS, DAY, HOUR, MINUTE, SECOND, toSeconds } from '../../../core/kernel/clock.js';
+import { newId } from '../../../core/kernel/secrets.js';
+import { type Effect, effectOf } from '../../../core/ops/commit.js';
+import type { Job } from '../../../core/ops/jobs.js';
 import { purgeMatching } from '../../../core/ops/purge.js';
 import type { Page, Write } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
-import type { Client, Directory } from '../directory.js';
+import type { Client } from '../directory.js';
 import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
-import type { Keys } from '../keys.js';
 import { MAX_SESSION_LIFETIME_MS } from '../sessions.js';
-import type { SessionDocument, Sessions } from '../store.js';
+import type { OidcShared } from '../shared.js';
+import type { SessionDocument } from '../store.js';
 import type { PostLogoutToken } from './request.js';
-import type { EndedSessions, EndedSessionsDocument, LogoutNoticeDocument, LogoutNotices } from './store.js';
+import type { EndedSessionsDocument, LogoutNoticeDocument } from './store.js';
 
 interface Attempt {
   /** Why the application was not notified; `null` on success. */
@@ -42,23 +33,6 @@ export interface LogoutFailure {
   reason: string;
   /** Absent if it was given up. */
   nextAttemptAt?: number;
-}
-
-export interface BackchannelDependencies {
-  notices: LogoutNotices;
-  endedSessions: Pick<EndedSessions, 'page' | 'deleteOne'>;
-  sessionDocuments: Pick<Sessions, 'findOne'>;
-  directory: Pick<Directory, 'findClient'>;
-  keys: Pick<Keys, 'sign'>;
-  post: PostLogoutToken;
-  issuer(): string;
-  /** Runs the job soon. */
-  wake(): void;
-  commit: CommitParts;
-  audit: Pick<Audit, 'entry'>;
-  clock: Clock;
-  random: Random;
-  log: Pick<JobLog, 'warn'>;
 }
 
 const BATCH_SIZE = 50;
@@ -113,7 +87,7 @@ const failureOf = (notice: LogoutNoticeDocument): LogoutFailure => ({
 
 const EVENTS = { 'http://schemas.openid.net/event/backchannel-logout': {} };
 
-export function createBackchannelLogout(deps: BackchannelDependencies) {
+export function createBackchannelLogout(deps: OidcShared & { post: PostLogoutToken }) {
   const { notices, endedSessions, sessionDocuments, directory, keys, post, issuer, wake } = deps;
   const { commit, audit, clock, random, log } = deps;
 

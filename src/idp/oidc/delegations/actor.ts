@@ -1,20 +1,12 @@
 import type { Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import type { Prove } from '../proofs.js';
+import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
 import { findAgent } from '../tokens/agents.js';
-import type { TokenDependencies } from '../tokens/issuance.js';
+import type { TokenRequest } from '../tokens/request.js';
 import { findAccessTokenFor } from '../tokens/resource-introspection.js';
 
 /** The proof that an agent takes part in a request: `actor_token` (RFC 8693 §2.1). */
-
-export interface ActorToken {
-  token: string | undefined;
-  type: string | undefined;
-  /** Absent without a DPoP proof. */
-  prove: Prove | undefined;
-  ip: string;
-}
 
 /** Token type identifiers (RFC 8693 §3). */
 export const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token';
@@ -28,10 +20,11 @@ export const JWT = 'urn:ietf:params:oauth:token-type:jwt';
  * @throws invalid_request without a usable token, invalid_grant for one that proves nothing
  */
 export async function proveActor(
-  { token, type, prove, ip }: ActorToken,
+  { fields, prove, ip }: TokenRequest,
   { resource, clientId }: { resource: string; clientId: string },
-  deps: TokenDependencies,
+  deps: OidcShared,
 ): Promise<Principal> {
+  const { actor_token: token, actor_token_type: type } = fields;
   if (!token) throw oidcErrors.invalid_request({ message: 'actor_token is missing.' });
   if (type !== ACCESS_TOKEN && type !== JWT)
     throw oidcErrors.invalid_request({ message: `actor_token_type must be ${ACCESS_TOKEN} or ${JWT}.` });
@@ -56,11 +49,11 @@ export async function proveActor(
 /** The same for the agent that the delegation of a grant is for. @throws invalid_request, invalid_grant */
 export async function proveDelegate(
   { delegation, resources: [granted] = [], clientId }: GrantDocument,
-  actor: ActorToken,
-  deps: TokenDependencies,
+  request: TokenRequest,
+  deps: OidcShared,
 ): Promise<void> {
   if (!delegation || !granted) throw unproven();
-  const agent = await proveActor(actor, { resource: granted.resource, clientId }, deps);
+  const agent = await proveActor(request, { resource: granted.resource, clientId }, deps);
   if (agent.id !== delegation.agent) throw unproven();
 }
 

@@ -3,10 +3,12 @@ import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import type { Client, Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { findRefusal, namesIn } from '../resources.js';
+import type { OidcShared } from '../shared.js';
 import type { AgentClient } from '../tokens/agents.js';
-import type { TokenDependencies, TokenResponse } from '../tokens/issuance.js';
+import type { TokenResponse } from '../tokens/issuance.js';
 import { type AccessTokenClaims, type ActorClaim, actorClaim, TYPE } from '../tokens/jwt-access-token.js';
-import { confirmationOf, findProvenKey, type TokenRequest, tokenTypeOf } from '../tokens/key-binding.js';
+import { confirmationOf, findProvenKey, tokenTypeOf } from '../tokens/key-binding.js';
+import type { TokenRequest } from '../tokens/request.js';
 import { findAccessTokenFor } from '../tokens/resource-introspection.js';
 import { proveActor } from './actor.js';
 import { traceOf } from './store.js';
@@ -23,22 +25,20 @@ const refuse = (message: string) => oidcErrors.invalid_grant({ message });
 export async function chainDelegation(
   client: Client | AgentClient,
   subjectToken: string,
-  request: TokenRequest & { actorToken: string | undefined; actorTokenType: string | undefined },
-  ip: string,
-  deps: TokenDependencies,
+  request: TokenRequest,
+  deps: OidcShared,
 ): Promise<TokenResponse> {
   const { audit, clock, random, keys, issuer } = deps;
-  const { actorToken, actorTokenType, scope, resources = [], prove } = request;
+  const { fields, resources, prove, ip } = request;
   const { claims, act, maxDepth, person } = await readSubject(client, subjectToken, resources, deps);
-  const actor = { token: actorToken, type: actorTokenType, prove, ip };
-  const agent = await proveActor(actor, { resource: claims.aud, clientId: client.id }, deps);
+  const agent = await proveActor(request, { resource: claims.aud, clientId: client.id }, deps);
   if (chainOf(act).length >= maxDepth) throw refuse('The delegation does not permit a further agent.');
   if (chainOf(act).includes(agent.id)) throw refuse('The agent acts with this token already.');
   const resource = await deps.resources.find(claims.aud);
   if (!resource) throw oidcErrors.invalid_target();
   const refusal = findRefusal([{ resource }], agent) ?? findRefusal([{ resource }], person);
   if (refusal !== null) throw oidcErrors.invalid_target({ message: refusal });
-  const granted = narrow(namesIn(claims.scope), scope);
+  const granted = narrow(namesIn(claims.scope), fields['scope']);
   const key = await findProvenKey(prove, undefined, { resource, scopes: granted });
   const now = toSeconds(clock.now());
   const expiresIn = Math.min(claims.exp - now, resource.tokenLifetimeSeconds);
@@ -67,7 +67,7 @@ async function readSubject(
   { id }: Pick<Client, 'id'>,
   token: string,
   [identifier, ...others]: readonly string[],
-  deps: TokenDependencies,
+  deps: OidcShared,
 ): Promise<{ claims: AccessTokenClaims; act: ActorClaim; maxDepth: number; person: Principal }> {
   if (identifier === undefined || others.length > 0)
     throw oidcErrors.invalid_target({ message: 'Send one resource: that of subject_token.' });

@@ -1,7 +1,7 @@
-import { type Clock, DAY, isUnexpired } from '../../../core/kernel/clock.js';
-import { newId, type Random, sha256 } from '../../../core/kernel/secrets.js';
-import type { Audit } from '../../../core/ops/audit.js';
-import type { CommitParts, Effect } from '../../../core/ops/commit.js';
+import { DAY, isUnexpired } from '../../../core/kernel/clock.js';
+import { newId, sha256 } from '../../../core/kernel/secrets.js';
+import type { Effect } from '../../../core/ops/commit.js';
+import type { ModuleContext } from '../../../core/server/module-context.js';
 import { nullIfTaken, type Page, type Write } from '../../../core/storage/collection.js';
 import { pagesOf } from '../../../core/storage/pages.js';
 import type { Directory, Principal } from '../directory.js';
@@ -41,25 +41,21 @@ export interface ActiveDelegation {
   person: Principal;
 }
 
-export interface DelegationDependencies {
-  delegationDocuments: DelegationCollection;
-  directory: Pick<Directory, 'findPrincipal'>;
-  revocations: Pick<Revocations, 'ending'>;
-  commit: CommitParts;
-  audit: Pick<Audit, 'entry'>;
-  clock: Clock;
-  random: Random;
-}
-
-export function createDelegations(deps: DelegationDependencies) {
-  const { delegationDocuments, directory, revocations, commit, audit, clock, random } = deps;
+export function createDelegations(
+  deps: Pick<ModuleContext, 'commit' | 'audit' | 'clock' | 'random'> &
+    Pick<Directory, 'findPrincipal'> & {
+      delegationDocuments: DelegationCollection;
+      revocations: Revocations;
+    },
+) {
+  const { delegationDocuments, findPrincipal, revocations, commit, audit, clock, random } = deps;
 
   const activate = async (delegation: DelegationDocument | null): Promise<ActiveDelegation | null> => {
     if (!delegation || delegation.revokedAt !== undefined) return null;
     if (!isUnexpired(delegation.expiresAt, { now: clock.now(), life: MAX_LIFETIME_MS })) return null;
     const [agent, person] = await Promise.all([
-      directory.findPrincipal(delegation.agent),
-      directory.findPrincipal(delegation.person),
+      findPrincipal(delegation.agent),
+      findPrincipal(delegation.person),
     ]);
     const isUnchanged = agent?.epoch === delegation.agentEpoch && person?.epoch === delegation.personEpoch;
     return agent?.kind === 'agent' && person && isUnchanged ? { delegation, agent, person } : null;

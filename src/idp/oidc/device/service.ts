@@ -1,23 +1,21 @@
 import { deviceOf } from '../../../core/http/request-details.js';
 import type { RequestSource } from '../../../core/http/routes.js';
-import { type Clock, FUTURE_TOLERANCE_MS, isUnexpired, MINUTE, SECOND } from '../../../core/kernel/clock.js';
-import { isSecretOf, newId, type Random, sha256 } from '../../../core/kernel/secrets.js';
-import type { Audit } from '../../../core/ops/audit.js';
-import type { CommitParts } from '../../../core/ops/commit.js';
-import { nullIfTaken, UniqueViolation, type Write } from '../../../core/storage/collection.js';
-import { fixedWindow, type Throttle } from '../../../core/throttle/throttle.js';
+import { FUTURE_TOLERANCE_MS, isUnexpired, MINUTE, SECOND } from '../../../core/kernel/clock.js';
+import { isSecretOf, newId, sha256 } from '../../../core/kernel/secrets.js';
+import { nullIfTaken, type Write } from '../../../core/storage/collection.js';
+import { fixedWindow } from '../../../core/throttle/throttle.js';
 import { grantedScope } from '../authorize/request.js';
 import type { BackchannelLogout } from '../backchannel/service.js';
-import type { ConsentService } from '../consents.js';
-import type { Client, Directory } from '../directory.js';
+import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { DEVICE_CODE_LIFETIME_MS } from '../grant-tokens.js';
-import { ANY_PERSON, findRefusal, findTargets, type Resources, scopesOf, type Target } from '../resources.js';
+import { ANY_PERSON, findRefusal, findTargets, scopesOf, type Target } from '../resources.js';
 import type { SessionService, SignedInUser } from '../sessions.js';
-import { GRANT, type GrantDocument, type Grants } from '../store.js';
+import type { OidcShared } from '../shared.js';
+import { GRANT, type GrantDocument } from '../store.js';
 import type { TokenResponse } from '../tokens/issuance.js';
-import type { TokenRequest } from '../tokens/key-binding.js';
-import type { TokenService } from '../tokens/service.js';
+import { redeemGrant } from '../tokens/redeem.js';
+import type { TokenRequest } from '../tokens/request.js';
 import { hashUserCode, newDeviceCode, newUserCode, readUserCode, requestIdOf } from './codes.js';
 import { DEVICE_REQUEST, type DeviceRequestDocument, type DeviceRequests } from './store.js';
 
@@ -25,33 +23,10 @@ import { DEVICE_REQUEST, type DeviceRequestDocument, type DeviceRequests } from 
 export type DeviceFlow = ReturnType<typeof createDeviceFlow>;
 
 /** A request that awaits a decision. */
-export interface DeviceRequest {
-  id: string;
+export interface DeviceRequest extends DeviceRequestDocument {
   userCode: string;
   client: Client;
-  scope: string;
   targets: readonly Target[];
-  place?: string;
-  system?: string;
-  createdAt: number;
-}
-
-export interface DeviceFlowDependencies {
-  requests: DeviceRequests;
-  grants: Grants;
-  tokens: Pick<TokenService, 'redeemGrant'>;
-  consents: Pick<ConsentService, 'remember'>;
-  sessions: Pick<SessionService, 'extending'>;
-  backchannel: Pick<BackchannelLogout, 'notice'>;
-  directory: Pick<Directory, 'findClient'>;
-  resources: Resources;
-  throttle: Pick<Throttle, 'count' | 'countKey'>;
-  /** Keys of user codes: the first is used for new ones, all of them find one. */
-  seeds: readonly [string, ...string[]];
-  commit: CommitParts;
-  audit: Pick<Audit, 'entry'>;
-  clock: Clock;
-  random: Random;
 }
 
 /** Seconds between two polls, and what each one that comes too early adds (RFC 8628 §3.5). */
@@ -77,8 +52,10 @@ const CODES_OF_ALL = fixedWindow('device.all', 10_000, 10 * MINUTE);
 
 const MAX_SCOPE_LENGTH = 1024;
 
-export function createDeviceFlow(deps: DeviceFlowDependencies) {
-  const { requests, grants, tokens, consents, sessions, backchannel, directory, resources } = deps;
+export function createDeviceFlow(
+  deps: OidcShared & { requests: DeviceRequests; sessions: SessionService; backchannel: BackchannelLogout },
+) {
+  const { requests, grants, consents, sessions, backchannel, directory, resources } = deps;
   const { throttle, seeds, commit, audit, clock, random } = deps;
 
   const isOpen = ({ expiresAt }: Pick<DeviceRequestDocument, 'expiresAt'>): boolean =>
@@ -95,21 +72,12 @@ export function createDeviceFlow(deps: DeviceFlowDependencies) {
     const stored = await findPending(userCode);
     const client = stored && (await directory.findClient(stored.clientId));
     if (!stored || !client || mayNotBegin(client)) return null;
-    const { id, scope, resources: asked = [], place, system, createdAt } = stored;
+    const { scope, resources: asked = [] } = stored;
     const names = asked.map(({ resource }) => resource);
     const scopes = [scope, ...asked.flatMap((one) => one.scopes)].join(' ');
     const targets = await findTargets(names, scopes, resources);
     if ('error' in targets || findRefusal(targets, ANY_PERSON) !== null) return null;
-    return {
-      id,
-      userCode,
-      client,
-      scope,
-      targets,
-      createdAt,
-      ...(place !== undefined && { place }),
-      ...(system !== undefined && { system }),
-    };
+    return { ...stored, userCode, client, targets };
   };
 
   /** Stores a decision. Returns whether it is stored: by this call, or by the same form before. */
@@ -165,10 +133,11 @@ export function createDeviceFlow(deps: DeviceFlowDependencies) {
       await throttle.countKey(REQUESTS_OF_CLIENT, client.id, source.ip);
       const { place, system } = deviceOf(source);
       const now = clock.now();
+      // Until no other request has the user code.
       for (;;) {
         const id = newId(DEVICE_REQUEST, clock, random);
         const [deviceCode, userCode] = [newDeviceCode(id, random), newUserCode(random)];
-        const isTaken = await requests
+        const isStored = await requests
           .insert({
             id,
             userCodeHash: hashUserCode(userCode, seeds[0]),
@@ -183,8 +152,8 @@ export function createDeviceFlow(deps: DeviceFlowDependencies) {
             interval: INTERVAL,
             state: 'pending',
           })
-          .then(() => false, isTakenCode);
-        if (!isTaken) return { deviceCode, userCode, expiresIn: MAX_INTERVAL, interval: INTERVAL };
+          .then(() => true, nullIfTaken);
+        if (isStored) return { deviceCode, userCode, expiresIn: MAX_INTERVAL, interval: INTERVAL };
       }
     },
 
@@ -235,26 +204,23 @@ export function createDeviceFlow(deps: DeviceFlowDependencies) {
      * @throws authorization_pending, slow_down, access_denied, expired_token, invalid_grant, invalid_request, invalid_target,
      * unauthorized_client
      */
-    async poll(
-      client: Client,
-      { deviceCode, resources: names = [], prove }: TokenRequest & { deviceCode: string | undefined },
-    ): Promise<TokenResponse> {
+    async poll(client: Client, request: TokenRequest): Promise<TokenResponse> {
       const refusal = mayNotBegin(client);
       if (refusal) throw refusal;
+      const { device_code: deviceCode } = request.fields;
       if (!deviceCode) throw oidcErrors.invalid_request({ message: 'device_code is missing.' });
       const id = requestIdOf(deviceCode);
-      const request = id === undefined ? null : await requests.findOne({ id });
-      if (!request || !isSecretOf(deviceCode, request.codeHash) || request.clientId !== client.id) {
+      const stored = id === undefined ? null : await requests.findOne({ id });
+      if (!stored || !isSecretOf(deviceCode, stored.codeHash) || stored.clientId !== client.id) {
         throw oidcErrors.invalid_grant();
       }
-      if (!isOpen(request)) throw oidcErrors.expired_token();
-      if (request.state === 'denied') throw oidcErrors.access_denied();
-      const grant = grantOf(request);
-      if (!grant) throw await refusePending(request);
+      if (!isOpen(stored)) throw oidcErrors.expired_token();
+      if (stored.state === 'denied') throw oidcErrors.access_denied();
+      const grant = grantOf(stored);
+      if (!grant) throw await refusePending(stored);
       // Before the code is used: after a crash in between, the next poll continues.
       await grants.insert(grant).catch(nullIfTaken);
-      const redemption = { resources: names, lifetimeMs: DEVICE_CODE_LIFETIME_MS, prove };
-      const response = await tokens.redeemGrant(client, grant, redemption);
+      const response = await redeemGrant(client, grant, DEVICE_CODE_LIFETIME_MS, request, deps);
       // No revocation as after the replay of a code: devices repeat a poll of which the response was lost.
       if (!response) throw oidcErrors.invalid_grant();
       return response;
@@ -270,12 +236,6 @@ function mayNotBegin({ device, principalKinds }: Client): Error | undefined {
 
 const refuseTarget = (error: string, message: string): Error =>
   error === 'invalid_scope' ? oidcErrors.invalid_scope({ message }) : oidcErrors.invalid_target({ message });
-
-/** Another request has the same user code. */
-function isTakenCode(error: unknown): true {
-  if (error instanceof UniqueViolation) return true;
-  throw error;
-}
 
 /** The grant of an approved request, the same for every poll. */
 function grantOf({ approval, ...request }: DeviceRequestDocument): GrantDocument | null {

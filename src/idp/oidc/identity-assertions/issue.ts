@@ -1,22 +1,17 @@
 import { isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
-import type { Audit } from '../../../core/ops/audit.js';
-import type { CommitParts } from '../../../core/ops/commit.js';
-import type { Documents } from '../../../core/outbound/documents.js';
-import type { Throttle } from '../../../core/throttle/throttle.js';
 import type { TrustService } from '../../trust/service.js';
 import type { AudienceDocument } from '../../trust/store.js';
 import { AMR, acrOf } from '../claims.js';
-import type { ConsentService } from '../consents.js';
-import type { ExchangeRequest } from '../delegations/exchange.js';
 import { type Client, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { grantIdOf, REFRESH_IDLE_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
-import { namesIn, type ResourceScopes, type Resources } from '../resources.js';
-import type { GrantDocument, Grants, Sessions, UsedAssertions } from '../store.js';
-import { findAllowedOwner, type OwnerDependencies, type TokenResponse } from '../tokens/issuance.js';
-import type { SigningDependencies } from '../tokens/jwt-access-token.js';
+import { namesIn, type ResourceScopes } from '../resources.js';
+import type { OidcShared } from '../shared.js';
+import type { GrantDocument } from '../store.js';
+import { findAllowedOwner, type TokenResponse } from '../tokens/issuance.js';
 import { confirmationOf, findProvenKey } from '../tokens/key-binding.js';
+import type { TokenRequest } from '../tokens/request.js';
 import { ASSERTION_TOKEN, ASSERTION_TYPE, MAX_LIFETIME_SECONDS } from './trust.js';
 
 /** Issues identity assertions for other authorization servers, by token exchange (RFC 8693). */
@@ -24,39 +19,27 @@ import { ASSERTION_TOKEN, ASSERTION_TYPE, MAX_LIFETIME_SECONDS } from './trust.j
 export const ID_TOKEN = 'urn:ietf:params:oauth:token-type:id_token';
 export const REFRESH_TOKEN = 'urn:ietf:params:oauth:token-type:refresh_token';
 
-export interface IdentityAssertionDependencies extends OwnerDependencies, SigningDependencies {
-  /** Which other providers are trusted. */
-  trust: TrustService;
-  grants: Grants;
-  sessionDocuments: Sessions;
-  usedAssertions: UsedAssertions;
-  consents: ConsentService;
-  resources: Resources;
-  /** Reads what other providers publish. */
-  readDocument: Documents['read'];
-  throttle: Throttle;
-  commit: CommitParts;
-  audit: Audit;
-}
+/** What identity assertions use. */
+export type AssertionDependencies = OidcShared & { trust: TrustService };
 
 /** @throws invalid_request, invalid_grant, invalid_scope, invalid_target, unauthorized_client */
 export async function issueAssertion(
   client: Client,
-  request: ExchangeRequest,
-  ip: string,
-  deps: IdentityAssertionDependencies,
+  request: TokenRequest,
+  deps: AssertionDependencies,
 ): Promise<TokenResponse> {
-  const { subjectToken: token, subjectTokenType: type, prove } = request;
+  const { fields, prove, ip } = request;
+  const { subject_token: token, subject_token_type: type } = fields;
   if (!token) throw oidcErrors.invalid_request({ message: 'subject_token is missing.' });
   if (type !== ID_TOKEN && type !== REFRESH_TOKEN)
     throw oidcErrors.invalid_request({
       message: `subject_token_type must be ${ID_TOKEN} or ${REFRESH_TOKEN}.`,
     });
-  if (request.actorToken !== undefined)
+  if (fields['actor_token'] !== undefined)
     throw oidcErrors.invalid_request({ message: 'actor_token is not supported for this token type.' });
   if (isPublicClient(client))
     throw oidcErrors.unauthorized_client({ message: 'The client must authenticate with a secret or a key.' });
-  const { audience, clientThere } = await findAudience(client, request.audience, deps);
+  const { audience, clientThere } = await findAudience(client, fields['audience'], deps);
   const { grant, person } = await (type === ID_TOKEN ? readIdToken : readRefreshToken)(client, token, deps);
   const key = await findProvenKey(prove, type === ID_TOKEN ? undefined : grant.refreshKey, null);
   const { resource, scopes } = narrow(audience, request);
@@ -96,7 +79,7 @@ export async function issueAssertion(
 async function findAudience(
   { id }: Client,
   name: string | undefined,
-  { trust }: IdentityAssertionDependencies,
+  { trust }: AssertionDependencies,
 ): Promise<{ audience: AudienceDocument; clientThere: string }> {
   if (name === undefined) throw oidcErrors.invalid_request({ message: 'audience is missing.' });
   const audience = await trust.findAudience(name);
@@ -108,7 +91,7 @@ async function findAudience(
 }
 
 /** One resource of the audience, with the scopes of it that are asked for and allowed. */
-function narrow(audience: AudienceDocument, { resources = [], scope }: ExchangeRequest): ResourceScopes {
+function narrow(audience: AudienceDocument, { fields, resources }: TokenRequest): ResourceScopes {
   if (resources.length > 1) throw oidcErrors.invalid_target({ message: 'Send one resource.' });
   const [allowed, ...others] = audience.resources.filter(
     ({ resource }) => resources.length === 0 || resources.includes(resource),
@@ -116,7 +99,7 @@ function narrow(audience: AudienceDocument, { resources = [], scope }: ExchangeR
   if (!allowed)
     throw oidcErrors.invalid_target({ message: 'The resource is not allowed for this audience.' });
   if (others.length > 0) throw oidcErrors.invalid_target({ message: 'Send the resource.' });
-  const asked = namesIn(scope);
+  const asked = namesIn(fields['scope']);
   const scopes = allowed.scopes.filter((name) => asked.length === 0 || asked.includes(name));
   if (scopes.length === 0 && asked.length > 0) throw oidcErrors.invalid_scope();
   return { resource: allowed.resource, scopes };
@@ -128,11 +111,7 @@ interface Subject {
 }
 
 /** The sign-in that an id_token of this client is from, while the session of it lasts. */
-async function readIdToken(
-  client: Client,
-  token: string,
-  deps: IdentityAssertionDependencies,
-): Promise<Subject> {
+async function readIdToken(client: Client, token: string, deps: AssertionDependencies): Promise<Subject> {
   const { keys, issuer, clock, grants, sessionDocuments } = deps;
   const { iss, aud, exp, txn } = (await keys.verify(token)) ?? {};
   const isOwn = iss === issuer() && aud === client.id && typeof txn === 'string' && typeof exp === 'number';
@@ -147,7 +126,7 @@ async function readIdToken(
 async function readRefreshToken(
   client: Client,
   token: string,
-  deps: IdentityAssertionDependencies,
+  deps: AssertionDependencies,
 ): Promise<Subject> {
   const id = grantIdOf('rt_', token);
   const grant = id === undefined ? null : await deps.grants.findOne({ id });
@@ -162,7 +141,7 @@ async function readRefreshToken(
 async function withOwner(
   client: Client,
   grant: GrantDocument | null,
-  deps: IdentityAssertionDependencies,
+  deps: AssertionDependencies,
 ): Promise<Subject> {
   // What an agent may do for a person is the decision of that person, and not of the operator.
   if (grant?.clientId !== client.id || grant.revokedAt !== undefined || grant.delegation) throw refuse();

@@ -2,7 +2,7 @@ import type { JSONWebKeySet } from 'jose';
 import { isLoopback } from '../../../core/config/public-url.js';
 import { DocumentUnavailable, type ReadOptions } from '../../../core/outbound/documents.js';
 import { DOCUMENT_REQUESTS, JWK_SET_TYPE, parseJson } from '../client-assertion.js';
-import type { IdentityAssertionDependencies } from './issue.js';
+import type { AssertionDependencies } from './issue.js';
 
 const MAX_KEYS = 50;
 
@@ -16,7 +16,7 @@ const MAX_KEYS = 50;
 export async function readKeySet(
   issuer: string,
   ip: string,
-  { readDocument, throttle }: IdentityAssertionDependencies,
+  { readDocument, throttle }: AssertionDependencies,
   notBefore = 0,
 ): Promise<JSONWebKeySet | null> {
   const read = (uri: string, more: Pick<ReadOptions, 'problemOf'> & Partial<ReadOptions>) =>

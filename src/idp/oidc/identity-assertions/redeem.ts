@@ -1,51 +1,30 @@
 import { sha256 } from '../../../core/kernel/secrets.js';
-import type { Audit } from '../../../core/ops/audit.js';
-import type { CommitParts } from '../../../core/ops/commit.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
-import type { TrustService } from '../../trust/service.js';
-import type { ConsentService } from '../consents.js';
-import { type Client, type Directory, isPublicClient, type Principal } from '../directory.js';
+import { type Client, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { findRefusal, namesIn, type Resources, type Target } from '../resources.js';
-import type { Grants, UsedAssertions } from '../store.js';
 import { createDirectGrant } from '../tokens/direct-grant.js';
 import type { TokenResponse } from '../tokens/issuance.js';
-import type { SigningDependencies } from '../tokens/jwt-access-token.js';
-import { findProvenKey, type TokenRequest } from '../tokens/key-binding.js';
+import { findProvenKey } from '../tokens/key-binding.js';
+import type { TokenRequest } from '../tokens/request.js';
+import type { AssertionDependencies } from './issue.js';
 import { ASSERTION_TYPE } from './trust.js';
-import type { VerifiedAssertion } from './verify.js';
+import { type VerifiedAssertion, verifyAssertion } from './verify.js';
 
 /** Exchanges the assertion of another provider for an access token (RFC 7523 §2.1). */
-
-export interface RedeemDependencies extends SigningDependencies {
-  grants: Grants;
-  commit: CommitParts;
-  trust: Pick<TrustService, 'findSubject'>;
-  /** @throws RATE_LIMITED */
-  verify(assertion: string, clientId: string, ip: string): Promise<VerifiedAssertion | { problem: string }>;
-  usedAssertions: UsedAssertions;
-  directory: Pick<Directory, 'findPrincipal'>;
-  resources: Resources;
-  consents: Pick<ConsentService, 'connecting'>;
-  audit: Pick<Audit, 'entry'>;
-}
-
-export interface AssertionRedemption extends TokenRequest {
-  assertion: string | undefined;
-}
 
 /** @throws invalid_request, invalid_grant, invalid_scope, invalid_target, unauthorized_client, RATE_LIMITED */
 export async function redeemAssertion(
   client: Client,
-  { assertion, resources = [], scope, prove }: AssertionRedemption,
-  ip: string,
-  deps: RedeemDependencies,
+  { fields, resources, prove, ip }: TokenRequest,
+  deps: AssertionDependencies,
 ): Promise<TokenResponse> {
+  const { assertion, scope } = fields;
   if (!assertion) throw oidcErrors.invalid_request({ message: 'assertion is missing.' });
   // Without a secret of the client, a stolen assertion could be redeemed.
   if (isPublicClient(client))
     throw oidcErrors.unauthorized_client({ message: 'The client must authenticate with a secret or a key.' });
-  const verified = await deps.verify(assertion, client.id, ip);
+  const verified = await verifyAssertion(assertion, client.id, ip, deps);
   if ('problem' in verified) throw refuse(verified.problem);
   const { trust, directory, grants, usedAssertions, consents, commit, audit } = deps;
   const sub = await trust.findSubject(verified.issuer.issuer, verified.subject);

@@ -10,7 +10,7 @@ import {
 import { SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import type { TrustedIssuerDocument } from '../../trust/store.js';
 import { MIN_REFRESH_MS } from '../client-assertion.js';
-import type { IdentityAssertionDependencies } from './issue.js';
+import type { AssertionDependencies } from './issue.js';
 import { readKeySet } from './key-set.js';
 import { ASSERTION_TYPE, MAX_LIFETIME_SECONDS } from './trust.js';
 
@@ -51,7 +51,7 @@ export async function verifyAssertion(
   assertion: string,
   clientId: string,
   ip: string,
-  deps: IdentityAssertionDependencies,
+  deps: AssertionDependencies,
 ): Promise<VerifiedAssertion | { problem: string }> {
   const issuer = await findIssuer(assertion, clientId, deps);
   const claims = issuer && (await readClaims(assertion, issuer.issuer, ip, deps));
@@ -76,7 +76,7 @@ export async function verifyAssertion(
 async function findIssuer(
   assertion: string,
   clientId: string,
-  { trust, issuer }: IdentityAssertionDependencies,
+  { trust, issuer }: AssertionDependencies,
 ): Promise<TrustedIssuerDocument | null> {
   if (assertion.length > MAX_LENGTH) return null;
   const named = issuerOf(assertion);
@@ -99,7 +99,7 @@ async function readClaims(
   assertion: string,
   issuer: string,
   ip: string,
-  deps: IdentityAssertionDependencies,
+  deps: AssertionDependencies,
 ): Promise<JWTPayload | null> {
   const { clock } = deps;
   const known = await readKeySet(issuer, ip, deps);

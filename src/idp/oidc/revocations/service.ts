@@ -5,8 +5,9 @@ import {
   revocationKey,
   revocationKeysOf,
 } from '../../../core/http/revocation-list.js';
-import { type Clock, MINUTE, SECOND, toSeconds } from '../../../core/kernel/clock.js';
-import { newId, type Random } from '../../../core/kernel/secrets.js';
+import { MINUTE, SECOND, toSeconds } from '../../../core/kernel/clock.js';
+import { newId } from '../../../core/kernel/secrets.js';
+import type { ModuleContext } from '../../../core/server/module-context.js';
 import { type Collection, nullIfTaken, type Store, type Write } from '../../../core/storage/collection.js';
 import { pagesOf } from '../../../core/storage/pages.js';
 
@@ -42,15 +43,16 @@ const EXPECTED_SKEW_MS = 5 * SECOND;
 
 export type Revocations = ReturnType<typeof createRevocations>;
 
-export interface RevocationDependencies {
+/** @param resources without any, no token can be verified without the provider */
+export function createRevocations({
+  revocationDocuments,
+  resources,
+  clock,
+  random,
+}: Pick<ModuleContext, 'clock' | 'random'> & {
   revocationDocuments: RevocationCollection;
-  /** Without resources, no token can be verified without the provider. */
   resources: { hasAny(): Promise<boolean> };
-  clock: Clock;
-  random: Random;
-}
-
-export function createRevocations({ revocationDocuments, resources, clock, random }: RevocationDependencies) {
+}) {
   const revocationOf = (
     key: string,
     valid?: number,

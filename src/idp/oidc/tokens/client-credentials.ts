@@ -1,18 +1,19 @@
 import { oidcErrors } from '../errors.js';
 import { findRefusal, namesIn } from '../resources.js';
+import type { OidcShared } from '../shared.js';
 import type { AgentClient } from './agents.js';
 import { createDirectGrant } from './direct-grant.js';
-import type { TokenDependencies, TokenResponse } from './issuance.js';
-import { findProvenKey, type TokenRequest } from './key-binding.js';
+import type { TokenResponse } from './issuance.js';
+import { findProvenKey } from './key-binding.js';
+import type { TokenRequest } from './request.js';
 
 /** Access tokens of agents for themselves (RFC 6749 §4.4). Loaded with the first request. */
 
 /** @throws invalid_target, invalid_scope, invalid_dpop_proof, use_dpop_nonce */
 export async function issueToAgent(
   { principal: agent }: AgentClient,
-  { resources = [], scope, prove }: TokenRequest,
-  ip: string,
-  deps: TokenDependencies,
+  { fields, resources, prove, ip }: TokenRequest,
+  deps: OidcShared,
 ): Promise<TokenResponse> {
   const { grants, commit, audit, clock } = deps;
   const [identifier, ...others] = resources;
@@ -21,7 +22,7 @@ export async function issueToAgent(
   if (!resource) throw refuse('The resource is not registered.');
   const refusal = findRefusal([{ resource }], agent);
   if (refusal !== null) throw refuse(refusal);
-  const scopes = [...new Set(namesIn(scope))];
+  const scopes = [...new Set(namesIn(fields['scope']))];
   const isOffered = (name: string) => resource.scopes.some((offered) => offered.name === name);
   if (!scopes.every(isOffered))
     throw oidcErrors.invalid_scope({ message: 'scope contains a scope that the resource does not have.' });

@@ -2,9 +2,9 @@ import { newId, sha256, UNUSED_HASH } from '../../../core/kernel/secrets.js';
 import type { Principal } from '../directory.js';
 import { newGrantToken, withAccessToken } from '../grant-tokens.js';
 import type { Target } from '../resources.js';
+import type { OidcShared } from '../shared.js';
 import { GRANT, type GrantDocument } from '../store.js';
 import { createTokenResponse, type TokenResponse } from './issuance.js';
-import type { SigningDependencies } from './jwt-access-token.js';
 
 /** Access tokens for resources that need no code: of agents for themselves, and for assertions of other providers. */
 
@@ -21,7 +21,7 @@ export interface DirectGrant {
 /** A grant that has been redeemed from the beginning, without a refresh token, and the response once it is stored. */
 export function createDirectGrant(
   { clientId, principal, target, key, authentication }: DirectGrant,
-  deps: SigningDependencies,
+  deps: OidcShared,
 ): { grant: GrantDocument; respond(): Promise<TokenResponse> } {
   const { clock, random } = deps;
   const { resource, scopes } = target;

@@ -2,15 +2,18 @@ import type { Static } from 'typebox';
 import { isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import { isSecretOf, sha256 } from '../../../core/kernel/secrets.js';
 import type { Client } from '../directory.js';
+import { oidcErrors } from '../errors.js';
 import { grantIdOf, REFRESH_IDLE_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
+import type { Prove } from '../proofs.js';
 import { namesIn, type ResourceServer } from '../resources.js';
 import type { IntrospectionResponse } from '../schemas.js';
+import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
-import { findOwner, type TokenDependencies } from './issuance.js';
+import { findOwner } from './issuance.js';
 import { confirmationOf, tokenTypeOf } from './key-binding.js';
 
 /** A valid opaque access token with its grant and its owner. */
-export async function findAccessToken(accessToken: string, deps: TokenDependencies) {
+async function findAccessToken(accessToken: string, deps: OidcShared) {
   const { grants, directory, clock } = deps;
   const id = grantIdOf('at_', accessToken);
   const grant = id === undefined ? null : await grants.findOne({ id });
@@ -27,6 +30,23 @@ export async function findAccessToken(accessToken: string, deps: TokenDependenci
   return client && principal && { grant, issued, principal, scope: issued.scope ?? grant.scope };
 }
 
+/**
+ * The claims for the bearer of an access token (OIDC Core §5.3).
+ * @param prove present if it was presented as one that is bound to a key
+ * @throws invalid_token, invalid_dpop_proof
+ */
+export async function userinfo(
+  accessToken: string,
+  prove: Prove | undefined,
+  deps: OidcShared,
+): Promise<Record<string, string | number | boolean>> {
+  const found = await findAccessToken(accessToken, deps);
+  // A bound token is worth nothing without a proof (RFC 9449 §7.1).
+  if (!found || (found.issued.key === undefined) !== (prove === undefined)) throw oidcErrors.invalid_token();
+  if (prove && (await prove(accessToken)) !== found.issued.key) throw oidcErrors.invalid_token();
+  return deps.claimsOf(found.principal, found.scope);
+}
+
 /** The introspection response (RFC 7662 §2.2). Invalid tokens and those of other clients are inactive. */
 type Introspection = Static<typeof IntrospectionResponse>;
 
@@ -36,7 +56,7 @@ const INACTIVE: Introspection = { active: false };
 export async function introspectForResource(
   server: ResourceServer,
   token: string,
-  deps: TokenDependencies,
+  deps: OidcShared,
 ): Promise<Introspection> {
   const { findAccessTokenFor } = await import('./resource-introspection.js');
   const claims = await findAccessTokenFor(server, token, deps);
@@ -50,7 +70,7 @@ export async function introspectForResource(
 export async function introspectToken(
   client: Client,
   token: string,
-  deps: TokenDependencies,
+  deps: OidcShared,
 ): Promise<Introspection> {
   const { grants, issuer, clock } = deps;
   const about = { client_id: client.id, iss: issuer(), aud: client.id };

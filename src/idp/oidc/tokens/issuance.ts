@@ -1,51 +1,14 @@
 import type { Static } from 'typebox';
 import { toSeconds } from '../../../core/kernel/clock.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
-import type { Audit } from '../../../core/ops/audit.js';
-import type { BackgroundTasks } from '../../../core/ops/background-tasks.js';
-import type { CommitParts } from '../../../core/ops/commit.js';
-import type { UnknownWritesRegistry } from '../../../core/ops/unknown-writes.js';
 import { AMR } from '../claims.js';
-import type { ClientAssertions } from '../client-assertion.js';
-import type { ConsentService } from '../consents.js';
-import type { Delegations } from '../delegations/service.js';
-import type { Client, Directory, Principal } from '../directory.js';
+import type { Client, Principal } from '../directory.js';
 import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
-import type { Resources, Target } from '../resources.js';
-import type { Revocations } from '../revocations/service.js';
+import type { Target } from '../resources.js';
 import type { TokenResponseBody } from '../schemas.js';
-import { clientTrace, type GrantDocument, type Grants, type Sessions } from '../store.js';
-import type { SigningDependencies } from './jwt-access-token.js';
+import type { OidcShared } from '../shared.js';
+import { clientTrace, type GrantDocument } from '../store.js';
 import { tokenTypeOf } from './key-binding.js';
-import type { UnknownGrantWrites } from './unknown-grants.js';
-
-/** What tells whether the owner of a grant still has access. */
-export interface OwnerDependencies {
-  directory: Pick<Directory, 'findPrincipal'>;
-  consents: Pick<ConsentService, 'find'>;
-  delegations(): Promise<Delegations>;
-}
-
-/** What the token service is created with. */
-export interface TokenServiceDependencies extends SigningDependencies, OwnerDependencies {
-  grants: Grants;
-  sessionDocuments: Sessions;
-  resources: Resources;
-  revocations: Revocations;
-  commit: CommitParts;
-  directory: Pick<Directory, 'findPrincipal' | 'findClient'>;
-  assertions: Pick<ClientAssertions, 'subjectOf' | 'verify'>;
-  /** Keys of refresh tokens and their successors: the first is used for new ones, all of them for verification. */
-  seeds: readonly [string, ...string[]];
-  /** How long the previous refresh token still returns the same successor, for a second tab or a lost response. */
-  reuseWindowMs: number;
-  unknownWrites: UnknownWritesRegistry;
-  /** Marks redemptions as answered. Absent if the outcome of every write is known. */
-  answers?: BackgroundTasks | undefined;
-  audit: Audit;
-}
-
-export interface TokenDependencies extends TokenServiceDependencies, UnknownGrantWrites {}
 
 export type TokenResponse = Static<typeof TokenResponseBody>;
 
@@ -71,7 +34,7 @@ export async function createTokenResponse(
   grant: GrantDocument,
   principal: Principal,
   issued: IssuedTokens,
-  deps: SigningDependencies,
+  deps: OidcShared,
 ): Promise<TokenResponse> {
   const { accessToken, target } = issued;
   const signAccessToken = target && (await import('./jwt-access-token.js')).signAccessToken;
@@ -96,7 +59,7 @@ function signIdToken(
   grant: GrantDocument,
   principal: Principal,
   { scope, nonce }: IssuedTokens,
-  { keys, claimsOf, issuer, clock, random, namesGrants }: SigningDependencies,
+  { keys, claimsOf, issuer, clock, random, issuesAssertions }: OidcShared,
 ): Promise<string> {
   const now = toSeconds(clock.now());
   // Without `at_hash`, which is optional in this flow: two libraries compute it wrongly for EdDSA.
@@ -108,7 +71,7 @@ function signIdToken(
     auth_time: toSeconds(grant.authTime),
     jti: newId('jti_', clock, random),
     amr: grant.amr ?? AMR.password,
-    ...(namesGrants && { txn: grant.id }),
+    ...(issuesAssertions && { txn: grant.id }),
     ...(grant.sid !== undefined && { sid: grant.sid }),
     ...(grant.acr !== undefined && { acr: grant.acr }),
     ...(nonce !== undefined && { nonce }),
@@ -123,7 +86,7 @@ function signIdToken(
  */
 export async function findOwner(
   { sub, sid, epoch, clientId, revocations = 0, delegation }: GrantDocument,
-  { directory, consents, delegations }: OwnerDependencies,
+  { directory, consents, delegations }: OidcShared,
 ): Promise<Principal | null> {
   // Only people have sessions, so both documents are read in one round trip.
   const finding = directory.findPrincipal(sub);
@@ -141,7 +104,7 @@ export async function findOwner(
 export async function findAllowedOwner(
   client: Pick<Client, 'principalKinds'>,
   grant: GrantDocument,
-  deps: OwnerDependencies,
+  deps: OidcShared,
 ): Promise<Principal | null> {
   const principal = await findOwner(grant, deps);
   return principal && client.principalKinds.includes(principal.kind) ? principal : null;
@@ -152,7 +115,7 @@ export async function revokeGrant(
   grant: GrantDocument,
   event: string,
   ip: string,
-  { grants, delegations, revocations, commit, audit, clock }: TokenDependencies,
+  { grants, delegations, revocations, commit, audit, clock }: OidcShared,
 ): Promise<void> {
   const { id, sub, delegation } = grant;
   const revoking = grants.changing({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });

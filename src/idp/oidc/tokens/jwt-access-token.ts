@@ -1,9 +1,8 @@
-import { type Clock, isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
-import type { Random } from '../../../core/kernel/secrets.js';
-import { AMR, acrOf, type ClaimsOf } from '../claims.js';
+import { isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
+import { AMR, acrOf } from '../claims.js';
 import type { Principal } from '../directory.js';
-import type { Keys } from '../keys.js';
 import { namesIn, type Target } from '../resources.js';
+import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
 import { confirmationOf } from './key-binding.js';
 
@@ -79,23 +78,12 @@ export interface AccessTokenRequest {
   key: string | undefined;
 }
 
-/** What signs the tokens of a response. */
-export interface SigningDependencies {
-  keys: Keys;
-  claimsOf: ClaimsOf;
-  issuer(): string;
-  /** Whether id_tokens name their grant, so that they can be exchanged while it is valid. */
-  namesGrants?: boolean | undefined;
-  clock: Clock;
-  random: Random;
-}
-
 /** Signs an access token, whichever algorithm the client has for its id_tokens. */
 export function signAccessToken(
   grant: GrantDocument,
   principal: Principal,
   { jti, expiresIn, scope, key, target: { resource, scopes } }: AccessTokenRequest,
-  { keys, claimsOf, issuer, clock }: SigningDependencies,
+  { keys, claimsOf, issuer, clock }: OidcShared,
 ): Promise<string> {
   const now = toSeconds(clock.now());
   const granted = namesIn(scope).filter((name) => scopes.includes(name));
@@ -133,7 +121,7 @@ const endsWithSession = ({ sid, scope }: GrantDocument): boolean =>
 /** The claims of an access token that this provider has signed and that has not expired; else `null`. */
 export async function readAccessToken(
   token: string,
-  { keys, issuer, clock }: SigningDependencies,
+  { keys, issuer, clock }: OidcShared,
 ): Promise<AccessTokenClaims | null> {
   const claims = (await keys.verify(token, TYPE)) as AccessTokenClaims | null;
   if (claims?.iss !== issuer()) return null;

@@ -2,16 +2,6 @@ import { oidcErrors } from '../errors.js';
 import type { Prove } from '../proofs.js';
 import type { Target } from '../resources.js';
 
-/** What requests for access tokens have. */
-export interface TokenRequest {
-  /** A part of the granted scope; absent: all of it. */
-  scope?: string | undefined;
-  /** The values of `resource`. */
-  resources?: readonly string[];
-  /** Absent without a DPoP proof. */
-  prove?: Prove | undefined;
-}
-
 /** Which key the tokens of a request are bound to (RFC 9449 §5). */
 
 /**

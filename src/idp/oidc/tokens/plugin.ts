@@ -9,9 +9,10 @@ import type { ResourceServer } from '../resources.js';
 import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js';
 import type { OidcServices } from '../services.js';
 import { type AgentClient, authenticateClientOrAgent, isAgent } from './agents.js';
-import type { GrantType, GrantTypeRequest } from './grant-types.js';
-import type { TokenResponse } from './issuance.js';
+import type { GrantType } from './grant-types.js';
+import { introspectForResource, introspectToken, userinfo } from './introspection.js';
 import { provenBy, readCredentials, readProof, readResources } from './request.js';
+import { revokeToken } from './revocation.js';
 
 const TOKEN_LIMIT_BYTES = 64 * 1024;
 
@@ -20,7 +21,7 @@ const CONFIG = access('client', { unmetered: true });
 
 /** The token and revocation endpoints, for servers and pages. */
 export async function tokensPlugin(fastify: FastifyTypebox, services: OidcServices): Promise<void> {
-  const { tokens, directory, grantTypes } = services;
+  const { directory, grantTypes } = services;
 
   fastify.post(
     '/token',
@@ -44,7 +45,7 @@ export async function tokensPlugin(fastify: FastifyTypebox, services: OidcServic
       reply.header('pragma', 'no-cache');
       const resources = readResources(request.body);
       const prove = await readProof(request, reply, '/token', services);
-      const response = await respond({ fields, resources, prove, grant, ip });
+      const response = await respond({ fields, resources, prove, ip }, grant);
       if (!isAgent(client)) await directory.recordUse(client);
       return response;
     },
@@ -53,7 +54,7 @@ export async function tokensPlugin(fastify: FastifyTypebox, services: OidcServic
   fastify.post('/revoke', { config: CONFIG, schema: { body: AnyForm } }, async (request, reply) => {
     const credentials = readCredentials(request);
     const client = await authenticateClientOrAgent(credentials, services);
-    await tokens.revoke(client, tokenOf(credentials.body), credentials.ip);
+    await revokeToken(client, tokenOf(credentials.body), credentials.ip, services);
     return reply.send();
   });
 }
@@ -63,7 +64,7 @@ function handlerOf(
   { agents, clients, needsSigningKey }: GrantType,
   client: Client | AgentClient,
   { keys }: OidcServices,
-): (request: GrantTypeRequest) => Promise<TokenResponse> {
+) {
   const respond = isAgent(client) ? agents?.bind(null, client) : clients?.bind(null, client);
   if (!respond)
     throw oidcErrors.unauthorized_client({
@@ -75,10 +76,7 @@ function handlerOf(
 }
 
 /** The claims for the bearer of an access token, for servers and pages. */
-export async function userinfoPlugin(
-  fastify: FastifyTypebox,
-  { tokens, proofs }: OidcServices,
-): Promise<void> {
+export async function userinfoPlugin(fastify: FastifyTypebox, services: OidcServices): Promise<void> {
   fastify.route({
     method: ['GET', 'POST'],
     url: '/userinfo',
@@ -89,8 +87,9 @@ export async function userinfoPlugin(
       if (token === undefined) {
         throw oidcErrors.invalid_token({ headers: challenge('Bearer') });
       }
-      const prove = bound === undefined ? undefined : (await proofs()).prover(provenBy(request, '/userinfo'));
-      return tokens.userinfo(token, prove).catch((error: unknown) => {
+      const prove =
+        bound === undefined ? undefined : (await services.proofs()).prover(provenBy(request, '/userinfo'));
+      return userinfo(token, prove, services).catch((error: unknown) => {
         const { code, message } = error as { code?: unknown; message?: string };
         if (code !== 'invalid_token' && code !== 'invalid_dpop_proof') throw error;
         const headers = challenge(prove ? 'DPoP' : 'Bearer', code);
@@ -103,7 +102,7 @@ export async function userinfoPlugin(
 
 /** Token introspection, which only servers can call: pages have no client secret. */
 export async function introspectionPlugin(fastify: FastifyTypebox, services: OidcServices): Promise<void> {
-  const { directory, resources, tokens } = services;
+  const { directory, resources } = services;
   fastify.post(
     '/introspect',
     { config: CONFIG, schema: { body: AnyForm, response: { 200: IntrospectionResponse } } },
@@ -118,8 +117,8 @@ export async function introspectionPlugin(fastify: FastifyTypebox, services: Oid
       if (isPublicClient(caller)) throw invalidClient();
       const token = tokenOf(fields);
       return 'identifier' in caller
-        ? tokens.introspectForResource(caller, token)
-        : tokens.introspect(caller, token);
+        ? introspectForResource(caller, token, services)
+        : introspectToken(caller, token, services);
     },
   );
 }

@@ -6,42 +6,48 @@ import { type Client, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import {
   CODE_LIFETIME_MS,
+  grantIdOf,
   newGrantToken,
   newRefreshToken,
   refreshExpiry,
   withAccessToken,
 } from '../grant-tokens.js';
 import type { Target } from '../resources.js';
+import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
 import {
   createTokenResponse,
   findAllowedOwner,
   type IssuedTokens,
   revokeGrant,
-  type TokenDependencies,
   type TokenResponse,
 } from './issuance.js';
-import { findProvenKey, type TokenRequest } from './key-binding.js';
+import { findProvenKey } from './key-binding.js';
+import type { TokenRequest } from './request.js';
 import { chooseTarget, lifetimeFor, scopeWith } from './target.js';
 
-export interface CodeRedemption extends TokenRequest {
-  code: string | undefined;
-  /** The grant that the code names; neither the code nor its client are verified yet. */
-  grant: GrantDocument | null;
-  redirectUri: string | undefined;
-  verifier: string | undefined;
-  /** Of the agent that a delegation is for. */
-  actorToken?: string | undefined;
-  actorTokenType?: string | undefined;
+/** The grant that a code names; neither the code nor its client are verified. */
+export async function findByCode(
+  code: string | undefined,
+  { grants }: OidcShared,
+): Promise<GrantDocument | null> {
+  const id = code === undefined ? undefined : grantIdOf('ac_', code);
+  return id === undefined ? null : grants.findOne({ id });
 }
 
-/** Exchanges a code for tokens, once (RFC 6749 §4.1.3). @throws invalid_request, invalid_grant, invalid_target */
+/**
+ * Exchanges a code for tokens, once (RFC 6749 §4.1.3).
+ *
+ * @param grant what the code names
+ * @throws invalid_request, invalid_grant, invalid_target
+ */
 export async function redeemCode(
   client: Client,
-  { code, grant, redirectUri, verifier, resources = [], prove, ...actor }: CodeRedemption,
-  ip: string,
-  deps: TokenDependencies,
+  grant: GrantDocument | null,
+  request: TokenRequest,
+  deps: OidcShared,
 ): Promise<TokenResponse> {
+  const { code, redirect_uri: redirectUri, code_verifier: verifier } = request.fields;
   if (!code) throw oidcErrors.invalid_request({ message: 'code is missing.' });
   if (!grant || !isSecretOf(code, grant.codeHash) || grant.clientId !== client.id) {
     throw oidcErrors.invalid_grant();
@@ -50,44 +56,39 @@ export async function redeemCode(
   if (problem !== null) throw oidcErrors.invalid_grant({ message: problem });
   if (grant.delegation) {
     const { proveDelegate } = await import('../delegations/actor.js');
-    const { actorToken: token, actorTokenType: type } = actor;
-    await proveDelegate(grant, { token, type, prove, ip }, deps);
+    await proveDelegate(grant, request, deps);
   }
-  const redemption = { resources, lifetimeMs: CODE_LIFETIME_MS, prove };
-  const response = await redeemGrant(client, grant, redemption, deps);
+  const response = await redeemGrant(client, grant, CODE_LIFETIME_MS, request, deps);
   if (response) return response;
-  await revokeReplayed(grant.id, ip, deps);
+  await revokeReplayed(grant.id, request.ip, deps);
   throw oidcErrors.invalid_grant();
-}
-
-export interface GrantRedemption extends TokenRequest {
-  /** How long the code of the grant is valid. */
-  lifetimeMs: number;
 }
 
 /**
  * Exchanges a grant, whose code was presented, for tokens. `null` if the code was used or has expired.
+ *
+ * @param lifetimeMs how long the code of the grant is valid
  * @throws invalid_grant, invalid_target
  */
 export async function redeemGrant(
   client: Client,
   grant: GrantDocument,
-  redemption: GrantRedemption,
-  deps: TokenDependencies,
+  lifetimeMs: number,
+  request: TokenRequest,
+  deps: OidcShared,
 ): Promise<TokenResponse | null> {
-  const { resources = [], lifetimeMs, prove } = redemption;
   const principal = await findAllowedOwner(client, grant, deps);
   if (!principal) throw oidcErrors.invalid_grant();
 
   // Before the code is used, which then remains valid.
-  const target = await chooseTarget(grant, resources, principal, deps);
-  const key = await findProvenKey(prove, grant.codeKey, target);
+  const target = await chooseTarget(grant, request.resources, principal, deps);
+  const key = await findProvenKey(request.prove, grant.codeKey, target);
   const now = deps.clock.now();
   const tokens = newTokens(grant, target, key, now, deps);
   if (!(await consume(client, grant, tokens, { now, lifetimeMs }, deps))) {
     const isOpen =
       (await deps.redemptions.settle(grant.id)) || (await isReverted(grant.id, lifetimeMs, deps));
-    return isOpen ? redeemGrant(client, grant, redemption, deps) : null;
+    return isOpen ? redeemGrant(client, grant, lifetimeMs, request, deps) : null;
   }
   const answer = await createTokenResponse(client, grant, principal, tokens, deps);
   deps.answers?.run('mark of an answered code', async () => {
@@ -101,7 +102,7 @@ function newTokens(
   target: Target | null,
   key: string | undefined,
   now: number,
-  { random, seeds: [seed] }: TokenDependencies,
+  { random, seeds: [seed] }: OidcShared,
 ): IssuedTokens {
   const { id, nonce, delegation } = grant;
   const scope = scopeWith(grant.scope, target);
@@ -123,7 +124,7 @@ async function consume(
   grant: GrantDocument,
   { accessToken, refreshToken, target, key, scope, expiresIn }: IssuedTokens,
   { now, lifetimeMs }: { now: number; lifetimeMs: number },
-  { grants, redemptions, answers }: TokenDependencies,
+  { grants, redemptions, answers }: OidcShared,
 ): Promise<boolean> {
   const { id } = grant;
   const hash = sha256(accessToken);
@@ -169,11 +170,7 @@ const MAX_POLLS = 40;
  * Whether the process that has consumed a code reverts that, because its request has failed. Waits while it may: the client may
  * repeat the request at this process as soon as the store responds again. @throws OVERLOADED if it is still open then
  */
-async function isReverted(
-  id: string,
-  lifetimeMs: number,
-  { grants, clock }: TokenDependencies,
-): Promise<boolean> {
+async function isReverted(id: string, lifetimeMs: number, { grants, clock }: OidcShared): Promise<boolean> {
   for (let polls = 0; polls < MAX_POLLS; polls++) {
     const grant = await grants.findOne({ id });
     if (!grant || grant.revokedAt !== undefined) return false;
@@ -189,7 +186,7 @@ async function isReverted(
 }
 
 /** A replayed code may have been stolen, so everything issued from it is revoked (RFC 6749 §4.1.2). */
-async function revokeReplayed(grantId: string, ip: string, deps: TokenDependencies): Promise<void> {
+async function revokeReplayed(grantId: string, ip: string, deps: OidcShared): Promise<void> {
   const grant = await deps.grants.findOne({ id: grantId });
   if (grant?.consumedAt === undefined || grant.revokedAt !== undefined) return;
   await revokeGrant(grant, 'code.replayed', ip, deps);

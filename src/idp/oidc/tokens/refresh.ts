@@ -15,15 +15,11 @@ import {
   withAccessToken,
 } from '../grant-tokens.js';
 import { namesIn } from '../resources.js';
+import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
-import {
-  createTokenResponse,
-  findAllowedOwner,
-  revokeGrant,
-  type TokenDependencies,
-  type TokenResponse,
-} from './issuance.js';
-import { findProvenKey, type TokenRequest } from './key-binding.js';
+import { createTokenResponse, findAllowedOwner, revokeGrant, type TokenResponse } from './issuance.js';
+import { findProvenKey } from './key-binding.js';
+import type { TokenRequest } from './request.js';
 import { chooseTarget, lifetimeFor, scopeWith } from './target.js';
 
 /** What exchanges of tokens for a delegation have besides. */
@@ -38,19 +34,15 @@ export interface RefreshRules {
 
 const PLAIN: RefreshRules = { prefix: 'rt_', accept: async () => [] };
 
-export interface RefreshRequest extends TokenRequest {
-  token: string | undefined;
-}
-
 /**
  * Exchanges a refresh token for its one successor (RFC 6749 §6, RFC 9700 §4.14.2).
  * @throws invalid_request, invalid_grant, invalid_scope, invalid_target
  */
 export async function refreshTokens(
   client: Client,
-  { token, ...request }: RefreshRequest,
-  ip: string,
-  deps: TokenDependencies,
+  token: string | undefined,
+  request: TokenRequest,
+  deps: OidcShared,
   { prefix, accept }: RefreshRules = PLAIN,
 ): Promise<TokenResponse> {
   if (!token) throw oidcErrors.invalid_request({ message: 'refresh_token is missing.' });
@@ -73,7 +65,7 @@ export async function refreshTokens(
       }
       // It may have been stolen, so the whole family is revoked (RFC 9700 §4.14.2).
       if (isPrevious || isIssuedRefreshToken(id, token, deps.seeds))
-        await revokeGrant(grant, 'refresh.reused', ip, deps);
+        await revokeGrant(grant, 'refresh.reused', request.ip, deps);
       throw oidcErrors.invalid_grant();
     }
     const parts = await accept(grant);
@@ -89,16 +81,16 @@ async function rotate(
   grant: GrantDocument,
   principal: Principal,
   token: string,
-  { scope, resources = [], prove }: TokenRequest,
+  { fields, resources, prove }: TokenRequest,
   parts: readonly (Write | Effect)[],
-  deps: TokenDependencies,
+  deps: OidcShared,
 ): Promise<TokenResponse | null> {
   const { rotations, grants, commit, clock, seeds } = deps;
   const { id } = grant;
   const now = clock.now();
   const target = await chooseTarget(grant, resources, principal, deps);
   const key = await findProvenKey(prove, grant.refreshKey, target);
-  const granted = narrowScope(scopeWith(grant.scope, target), scope);
+  const granted = narrowScope(scopeWith(grant.scope, target), fields['scope']);
   const expiresIn = lifetimeFor(target, grant, now);
   const { accessToken, refreshToken } = deriveSuccessor(id, token, seeds[0]);
   const issued = {
@@ -137,7 +129,7 @@ async function rotate(
 async function findFamily(
   id: string,
   client: Client,
-  deps: TokenDependencies,
+  deps: OidcShared,
 ): Promise<{ grant: GrantDocument; principal: Principal }> {
   const grant = await deps.grants.findOne({ id });
   if (grant?.clientId !== client.id || grant.revokedAt !== undefined) throw oidcErrors.invalid_grant();
@@ -155,8 +147,8 @@ async function repeatResponse(
   grant: GrantDocument,
   principal: Principal,
   token: string,
-  { resources = [], prove }: TokenRequest,
-  deps: TokenDependencies,
+  { resources, prove }: TokenRequest,
+  deps: OidcShared,
 ): Promise<TokenResponse> {
   const now = deps.clock.now();
   // Another process may have used a seed that is unknown here, so this is not treated as a replay.

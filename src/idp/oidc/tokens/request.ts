@@ -10,6 +10,17 @@ import type { AnyForm } from '../schemas.js';
 
 export type ClientRequest = FastifyRequest<{ Body: Static<typeof AnyForm> }>;
 
+/** A request to /token whose client has authenticated. */
+export interface TokenRequest {
+  /** The parameters with one value. */
+  fields: Readonly<Record<string, string>>;
+  /** The values of `resource`. */
+  resources: readonly string[];
+  /** Absent without a DPoP proof. */
+  prove: Prove | undefined;
+  ip: string;
+}
+
 /** The grant type of devices (RFC 8628 §3.4). */
 export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 

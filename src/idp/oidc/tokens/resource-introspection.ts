@@ -1,5 +1,6 @@
 import type { Client } from '../directory.js';
-import { findOwner, type TokenDependencies } from './issuance.js';
+import type { OidcShared } from '../shared.js';
+import { findOwner } from './issuance.js';
 import { type AccessTokenClaims, type ActorClaim, readAccessToken } from './jwt-access-token.js';
 
 /** What the store says about access tokens for resources. Loaded with the first question. */
@@ -8,7 +9,7 @@ import { type AccessTokenClaims, type ActorClaim, readAccessToken } from './jwt-
 export async function findAccessTokenFor(
   { identifier }: { identifier: string },
   token: string,
-  deps: TokenDependencies,
+  deps: OidcShared,
 ): Promise<AccessTokenClaims | null> {
   const claims = await readAccessToken(token, deps);
   if (claims?.aud !== identifier) return null;
@@ -25,7 +26,7 @@ export async function findAccessTokenFor(
   return (await findOwner(grant, deps)) ? claims : null;
 }
 
-async function areUnchanged(act: ActorClaim, { directory }: TokenDependencies): Promise<boolean> {
+async function areUnchanged(act: ActorClaim, { directory }: OidcShared): Promise<boolean> {
   for (let actor: ActorClaim | undefined = act; actor; actor = actor.act) {
     const agent = await directory.findPrincipal(actor.sub);
     if (agent?.kind !== 'agent' || agent.epoch !== actor.epoch) return false;
@@ -37,7 +38,7 @@ async function areUnchanged(act: ActorClaim, { directory }: TokenDependencies): 
 export async function revokeJwtAccessToken(
   client: Pick<Client, 'id'>,
   token: string,
-  deps: TokenDependencies,
+  deps: OidcShared,
 ): Promise<void> {
   const claims = await readAccessToken(token, deps);
   if (claims?.client_id === client.id) await deps.revocations.revokeToken(claims.jti);

@@ -3,8 +3,8 @@ import type { Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import { findRefusal, type Target } from '../resources.js';
+import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
-import type { TokenDependencies } from './issuance.js';
 
 const refuse = (message: string) => oidcErrors.invalid_target({ message });
 
@@ -18,7 +18,7 @@ export async function chooseTarget(
   { resources: granted = [], delegation }: Pick<GrantDocument, 'resources' | 'delegation'>,
   named: readonly string[],
   principal: Principal,
-  { resources, directory }: TokenDependencies,
+  { resources, directory }: OidcShared,
 ): Promise<Target | null> {
   if (granted.length === 0) {
     // As at /authorize, the parameter is ignored while there is no resource.

@@ -11,11 +11,11 @@ import { oidcErrors } from '../../errors.js';
 import { scopesOf } from '../../resources.js';
 import type { OidcServices } from '../../services.js';
 import { mountPath } from '../../sessions.js';
-import type { FirstPartyPage } from '../interaction-token.js';
+import type { FirstPartyPage, Interaction } from '../interaction-token.js';
 import { continueHref, nameOf, refusedRequestPage, type SignInRequest } from '../pages.js';
 import type { AuthorizationRequest, ErrorResponse } from '../request.js';
 import { sendResponse } from '../response.js';
-import type { ResumedInteraction } from '../service.js';
+import type { ConsentBinding, ResumedInteraction } from '../service.js';
 
 /** What the forms of sign-in, sign-up and consent have in common. */
 export type InteractionForms = ReturnType<typeof createInteractionForms>;
@@ -64,10 +64,6 @@ export function createInteractionForms(services: OidcServices) {
     return resumed;
   };
 
-  /** A new token of the same form, with another challenge for passkeys. */
-  const newToken = (request: FastifyRequest, signInRequest: SignInRequest): string =>
-    authorization.beginForm(signInRequest, cookies.form.read(request)).token;
-
   /** The response to an application for which this principal must not be authorized; null for every other one. */
   const refuse = (
     reply: FastifyReply,
@@ -112,11 +108,11 @@ export function createInteractionForms(services: OidcServices) {
       return reply.redirect(continueHref(signInRequest, mountPath(issuer())), 303);
     }
     const { ip } = requestSource(request);
-    const [session, { revocations }] = await Promise.all([
+    const [session, consent] = await Promise.all([
       startSession(request, reply, principal, amr),
       rememberConsent(principal, signInRequest),
     ]);
-    const approved = await authorization.approve(signInRequest, { principal, session, revocations }, ip);
+    const approved = await authorization.approve(signInRequest, { principal, session, consent }, ip);
     return sendResponse(pages, reply, approved, 303);
   };
 
@@ -141,14 +137,15 @@ export function createInteractionForms(services: OidcServices) {
         return null;
       }
       if (!resumed.isExpired) return { signInRequest: found, proven: resumed.proven };
-      const renewed = { token: newToken(request, found), problems: [message('sign-in.expired')] };
+      const renewed = {
+        token: beginForm(services, request, reply, found),
+        problems: [message('sign-in.expired')],
+      };
       pages.send(reply.code(403), formOf(found, renewed));
       return null;
     },
 
     respondWithError,
-
-    newToken,
 
     /** Continues after the password: with the form for the second factor, if the person has one or must set one up. */
     async acceptPassword(
@@ -165,11 +162,9 @@ export function createInteractionForms(services: OidcServices) {
         return complete(request, reply, signInRequest, principal);
       if (!isEnrolled && (await secondFactor.awaitsConfirmation(principal, requestSource(request))))
         return pages.send(reply.code(403), signInPages.unconfirmed(signInRequest, handle));
-      const present = cookies.form.read(request);
       const { epoch } = principal;
       const proven = { id, ...(epoch !== undefined && { epoch }) };
-      const { token, cookie } = authorization.beginForm(signInRequest, present, { proven });
-      if (cookie !== present) cookies.form.set(reply, cookie);
+      const token = beginForm(services, request, reply, signInRequest, { proven });
       if (isEnrolled) return pages.send(reply, signInPages.secondFactor(signInRequest, { token }));
       const enrolment = await secondFactor.begin(id, handle);
       return pages.send(reply, signInPages.secondFactorEnrolment(signInRequest, { token, enrolment }));
@@ -192,6 +187,24 @@ export function createInteractionForms(services: OidcServices) {
 
     complete,
   };
+}
+
+/**
+ * Begins a form in this browser, which gets a cookie if it has none, and returns its token.
+ *
+ * @param bound what the form of a consent page is bound to, or the principal whose password was given
+ */
+export function beginForm(
+  { authorization, cookies }: Pick<OidcServices, 'authorization' | 'cookies'>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  signInRequest: SignInRequest,
+  bound?: ConsentBinding | Pick<Interaction, 'proven'>,
+): string {
+  const present = cookies.form.read(request);
+  const { token, cookie } = authorization.beginForm(signInRequest, present, bound);
+  if (cookie !== present) cookies.form.set(reply, cookie);
+  return token;
 }
 
 /** Whether a page of the provider follows: the one that was asked for, which decides who may use it, or that of a delegation. */

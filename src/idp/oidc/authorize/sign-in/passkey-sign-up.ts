@@ -6,14 +6,15 @@ import { credentialProblems } from '../../../../core/passwords/form-problems.js'
 import type { PasskeySignUp } from '../../directory.js';
 import { PasskeySignUpBody } from '../../schemas.js';
 import type { FormState } from '../pages.js';
-import type { SignInServices } from './forms.js';
+import { beginForm, type SignInServices } from './forms.js';
 import { requireOpen } from './sign-up.js';
 
 /** The sign-up with a passkey and without a password, which the script of the sign-up page submits. */
 export async function passkeySignUpPlugin(
   fastify: FastifyTypebox,
-  { forms, passkeySignUp, signInPages, pages }: SignInServices & { passkeySignUp: PasskeySignUp },
+  services: SignInServices & { passkeySignUp: PasskeySignUp },
 ): Promise<void> {
+  const { forms, passkeySignUp, signInPages, pages } = services;
   const config = access('signup', { page: true });
   const schema = { body: PasskeySignUpBody };
 
@@ -26,7 +27,7 @@ export async function passkeySignUpPlugin(
     if (!resumed) return reply;
     const signInRequest = requireOpen(resumed.signInRequest);
     // A challenge is used once, so that the next attempt needs another one.
-    const next = { token: forms.newToken(request, signInRequest), handle, name };
+    const next = { token: beginForm(services, request, reply, signInRequest), handle, name };
     const show = (status: number, failure: Pick<FormState, 'problems' | 'wrong'>) =>
       pages.send(reply.code(status), signInPages.signUp(signInRequest, { ...next, ...failure }));
     pages.keepForm(request, signInPages.signUp(signInRequest, next));

@@ -3,13 +3,14 @@ import { access, type FastifyTypebox, requestSource } from '../../../../core/htt
 import type { SignInPasskeys } from '../../directory.js';
 import { PasskeyBody } from '../../schemas.js';
 import { nameOf } from '../pages.js';
-import type { SignInServices } from './forms.js';
+import { beginForm, type SignInServices } from './forms.js';
 
 /** The sign-in with a passkey, which the script of the sign-in page submits. */
 export async function passkeyPlugin(
   fastify: FastifyTypebox,
-  { forms, passkeys, directory, signInPages, pages }: SignInServices & { passkeys: SignInPasskeys },
+  services: SignInServices & { passkeys: SignInPasskeys },
 ): Promise<void> {
+  const { forms, passkeys, directory, signInPages, pages } = services;
   const config = access('public', { page: true });
 
   const findPerson = async (sub: string) => {
@@ -25,7 +26,7 @@ export async function passkeyPlugin(
     if (!resumed) return reply;
     const { signInRequest } = resumed;
     // A challenge is used once, so that the next attempt needs another one.
-    const next = { token: forms.newToken(request, signInRequest), handle: '' };
+    const next = { token: beginForm(services, request, reply, signInRequest), handle: '' };
     pages.keepForm(request, signInPages.signIn(signInRequest, next));
     const principal = await passkeys.verify(
       { form, credential, purpose: nameOf(signInRequest) },

@@ -1,0 +1,105 @@
+import type { Pages } from '../../core/http/pages.js';
+import { SECOND } from '../../core/kernel/clock.js';
+import type { Documents } from '../../core/outbound/documents.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
+import type { TrustService } from '../trust/service.js';
+import { createClaims } from './claims.js';
+import { createClientAssertions } from './client-assertion.js';
+import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
+import type { GrantedAccess } from './granted-access.js';
+import { createHintReader, createKeys, keyMaterial } from './keys.js';
+import type { Proofs } from './proofs.js';
+import type { Resources } from './resources.js';
+import type { OidcConfiguration } from './schemas.js';
+import {
+  grantCollection,
+  pushedRequestCollection,
+  sessionCollection,
+  usedAssertionCollection,
+  usedProofCollection,
+} from './store.js';
+import { trackUnknownGrantWrites } from './tokens/unknown-grants.js';
+
+/** The services of every module, and those of the product that OpenID Connect uses. */
+export interface OidcContext extends ModuleContext {
+  values: OidcConfiguration;
+  production: boolean;
+  issuer(): string;
+  pages: Pages;
+  /** Whether people have pages at `/account`. */
+  hasAccountPages: boolean;
+}
+
+/** What other domains provide. */
+export interface OidcModuleOptions {
+  /** The languages of the pages. */
+  locales: readonly string[];
+  directory: Directory;
+  resources: Resources;
+  granted: GrantedAccess;
+  isSignUpOpen: boolean;
+  /** How clients become known without the operator. */
+  clientRegistration: { acceptsMetadata: boolean; acceptsRegistration: boolean };
+  signUp: SignUp;
+  /** Absent if it is not configured. */
+  secondFactor: SecondFactor | undefined;
+  /** Absent if they are not configured. */
+  passkeys: SignInPasskeys | undefined;
+  /** Absent if passkeys are not configured. */
+  passkeySignUp: PasskeySignUp | undefined;
+  /** Which other providers are trusted; absent if identity assertions are not enabled. */
+  trust: TrustService | undefined;
+  /** Where clients publish their keys. */
+  readDocument: Documents['read'];
+}
+
+/** What all services of OpenID Connect use: documents, keys, and what needs no other service. */
+export type OidcShared = ReturnType<typeof createShared>;
+
+export function createShared(context: OidcContext, options: OidcModuleOptions) {
+  const { store, values, issuer, backgroundTasks, unknownWrites, clock } = context;
+  const { granted, readDocument, trust } = options;
+  const material = keyMaterial(values);
+  const { seeds } = material;
+  const keys = createKeys(material);
+  const grants = grantCollection(store);
+  const usedAssertions = usedAssertionCollection(store);
+  const usedProofs = usedProofCollection(store);
+  const pushedRequests = pushedRequestCollection(store);
+  let proofs: Promise<Proofs> | undefined;
+  return {
+    ...context,
+    ...options,
+    ...granted,
+    grants,
+    sessionDocuments: sessionCollection(store),
+    usedAssertions,
+    /** Keys of what the provider derives or authenticates: the first is used for new ones, all of them for verification. */
+    seeds,
+    keys,
+    claimsOf: createClaims(values.trustedEmailDomains ?? []),
+    assertions: createClientAssertions({ ...context, usedAssertions, readDocument }),
+    readHint: createHintReader(keys, issuer),
+    /** How long the previous refresh token still returns the same successor, for a second tab or a lost response. */
+    reuseWindowMs: values.refreshTokenReuseWindow * SECOND,
+    ...trackUnknownGrantWrites(unknownWrites, { grants, clock }),
+    /** Marks redemptions as answered. Absent if the outcome of every write is known. */
+    answers: store.requestTimeoutMs === undefined ? undefined : backgroundTasks,
+    /** Whether identity assertions are issued for other authorization servers; id_tokens then name their grant. */
+    issuesAssertions: trust !== undefined && values.identityAssertions !== 'accept',
+    /** Whether identity assertions of other providers are accepted. */
+    acceptsAssertions: trust !== undefined && values.identityAssertions !== 'issue',
+    /** Loaded with the first proof. */
+    proofs(): Promise<Proofs> {
+      proofs ??= import('./proofs.js').then(({ createProofs }) =>
+        createProofs({ ...context, usedProofs, seeds }),
+      );
+      return proofs;
+    },
+    /** Loaded with the first request that was pushed. */
+    async pushed() {
+      const { createPushedAuthorization } = await import('./authorize/pushed.js');
+      return createPushedAuthorization(pushedRequests, context);
+    },
+  };
+}
