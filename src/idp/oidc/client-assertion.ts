@@ -1,8 +1,15 @@
-import { decodeJwt, decodeProtectedHeader, errors, importJWK, type JWTPayload, jwtVerify } from 'jose';
+import {
+  decodeJwt,
+  decodeProtectedHeader,
+  errors,
+  importJWK,
+  type JWTPayload,
+  type JWTVerifyGetKey,
+  jwtVerify,
+} from 'jose';
 import { type Clock, MINUTE, SECOND, toSeconds } from '../../core/kernel/clock.js';
 import {
   CLIENT_KEY_ALGORITHMS,
-  type ClientKeyAlgorithm,
   fitsAlgorithm,
   type PublicJwk,
   readJwkSet,
@@ -23,14 +30,14 @@ export type ClientAssertions = ReturnType<typeof createClientAssertions>;
 /** For everything before the signature is verified, so that the answer tells nothing about clients. */
 export const UNVERIFIED = 'Client authentication failed.';
 
-const MAX_LENGTH = 8 * 1024;
+export const MAX_LENGTH = 8 * 1024;
 
 const MAX_JTI_LENGTH = 256;
 
 const MAX_LIFETIME_SECONDS = 300;
 
-/** How much later than here it may be at the client. */
-const TOLERANCE_SECONDS = 60;
+/** How much later than here it may be where the assertion was made. */
+export const TOLERANCE_SECONDS = 60;
 
 /** How long a published set of keys is not requested again for a key that it lacks. */
 export const MIN_REFRESH_MS = MINUTE;
@@ -83,8 +90,9 @@ export function createClientAssertions({
     if (algorithm === undefined) return null;
     const fitting = keys.filter((key) => fitsAlgorithm(key, algorithm));
     const named = fitting.filter((key) => key.kid !== undefined && key.kid === kid);
-    for (const key of named.length > 0 ? named : fitting.filter((key) => key.kid === undefined || !kid)) {
-      const claims = await claimsSignedBy(assertion, key, algorithm, clock.now());
+    for (const jwk of named.length > 0 ? named : fitting.filter((key) => key.kid === undefined || !kid)) {
+      const key = await importJWK({ ...jwk }, algorithm);
+      const claims = await claimsSignedBy(assertion, () => key, [algorithm], clock.now());
       if (claims) return claims;
     }
     return null;
@@ -110,9 +118,8 @@ export function createClientAssertions({
   const problemOf = (client: KeyHolder, claims: JWTPayload): string | null => {
     const { iss, sub, aud, exp, jti } = claims;
     if (iss !== client.id || sub !== client.id) return 'iss and sub of the assertion must be the client_id.';
-    // The issuer and nothing else: an assertion for another server must not work here, nor this one there.
-    if (aud !== issuer() && !(Array.isArray(aud) && aud.length === 1 && aud[0] === issuer()))
-      return 'aud of the assertion must be the issuer.';
+    // The issuer and nothing else.
+    if (!isOnlyAudience(issuer(), aud)) return 'aud of the assertion must be the issuer.';
     const now = toSeconds(clock.now());
     if (exp === undefined || exp <= now) return 'The assertion has expired.';
     if (exp > now + MAX_LIFETIME_SECONDS)
@@ -157,25 +164,28 @@ function headerOf(assertion: string): { alg?: string; kid?: string } | null {
   }
 }
 
-/** The claims if this key has signed them, else `null`. Times are checked by the caller, except `nbf`. */
-async function claimsSignedBy(
+/** The claims if such a key has signed them, else `null`. The caller checks the type, and times except `nbf`. */
+export async function claimsSignedBy(
   assertion: string,
-  key: PublicJwk,
-  algorithm: ClientKeyAlgorithm,
+  findKey: JWTVerifyGetKey,
+  algorithms: string[],
   now: number,
 ): Promise<JWTPayload | null> {
+  const currentDate = new Date(now);
   try {
-    const { payload } = await jwtVerify(assertion, await importJWK({ ...key }, algorithm), {
-      algorithms: [algorithm],
-      currentDate: new Date(now),
-      clockTolerance: TOLERANCE_SECONDS,
-    });
-    return payload;
+    const options = { algorithms, currentDate, clockTolerance: TOLERANCE_SECONDS };
+    return (await jwtVerify(assertion, findKey, options)).payload;
   } catch (error) {
-    if (error instanceof errors.JOSEError || error instanceof TypeError) return null;
+    // WebCrypto refuses keys with values that are not valid.
+    const isInvalidKey = error instanceof TypeError || error instanceof DOMException;
+    if (error instanceof errors.JOSEError || isInvalidKey) return null;
     throw error;
   }
 }
+
+/** An assertion for another server must not work here, nor this one there. */
+export const isOnlyAudience = (audience: string, aud: JWTPayload['aud']): boolean =>
+  aud === audience || (Array.isArray(aud) && aud.length === 1 && aud[0] === audience);
 
 /** `undefined` for what is not JSON. */
 export function parseJson(text: string): unknown {

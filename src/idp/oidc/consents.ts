@@ -1,4 +1,5 @@
 import { accessOf } from '../../core/http/revocation-list.js';
+import { decideAndCommit } from '../../core/ops/commit.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Write } from '../../core/storage/collection.js';
 import { namesIn, type ResourceScopes } from './resources.js';
@@ -101,24 +102,23 @@ export function createConsentService({
     find: (sub: string, clientId: string): Promise<Consent> => read(idOf(sub, clientId)),
 
     /** Adds the scopes to what the user granted to this client before. */
-    async remember(
+    remember: (
       sub: string,
       clientId: string,
       scope: string,
       asked: readonly ResourceScopes[] = [],
-    ): Promise<Consent> {
-      const id = idOf(sub, clientId);
-      for (;;) {
+    ): Promise<Consent> =>
+      decideAndCommit(commit, async () => {
+        const id = idOf(sub, clientId);
         const known = await read(id);
-        if (known.scopes.length + known.resources.length > 0 && covers(known, scope, asked)) return known;
+        if (known.scopes.length + known.resources.length > 0 && covers(known, scope, asked))
+          return { result: known };
         const scopes = [...new Set([...known.scopes, ...namesIn(scope)])];
         const resources = joined(known.resources, asked);
         // The last of two simultaneous writes wins. Missing scopes are requested again.
         const write = change(id, known, { scopes, ...(resources.length > 0 && { resources }) });
-        if ((await commit([write])).committed) return { ...known, scopes, resources, isConnected: true };
-        // The person has revoked the access since it was read.
-      }
-    },
+        return { parts: [write], result: { ...known, scopes, resources, isConnected: true } };
+      }),
 
     /** Lists a client that gets tokens without consent among the connected applications, for the commit that issues them. */
     async connecting(sub: string, clientId: string): Promise<PreparedConsent> {
@@ -139,12 +139,12 @@ export function createConsentService({
     },
 
     /** Revokes the consent and everything issued to the client for this user, if there is any. */
-    async revoke(sub: string, clientId: string, ip: string) {
-      const id = idOf(sub, clientId);
-      for (;;) {
+    revoke: (sub: string, clientId: string, ip: string): Promise<void> =>
+      decideAndCommit(commit, async () => {
+        const id = idOf(sub, clientId);
         const known = await read(id);
-        if (!known.isConnected) return;
-        const { committed } = await commit([
+        if (!known.isConnected) return { result: undefined };
+        const parts = [
           consents.changing(
             { id, revocations: known.revocations || null },
             {
@@ -155,10 +155,9 @@ export function createConsentService({
           ),
           await revocations.ending('access', accessOf(clientId, sub), known.revocations + 1),
           audit.entry({ event: 'consent.revoked', subject: sub, ip, detail: clientId }),
-        ]);
-        if (committed) return;
-      }
-    },
+        ];
+        return { parts, result: undefined };
+      }),
 
     /** Removes everything about a user. */
     async forget(sub: string) {

@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { beginForm } from './authorize/begin-form.js';
 import type { FirstPartyPage } from './authorize/interaction-token.js';
 import type { SignInPages } from './authorize/pages.js';
 import type { Authorization } from './authorize/service.js';
-import { beginForm } from './authorize/sign-in/forms.js';
 import type { Cookies, SessionService, SignedInUser } from './sessions.js';
 import type { OidcShared } from './shared.js';
 

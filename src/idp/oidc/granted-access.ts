@@ -36,6 +36,7 @@ export function createGrantedAccess(
   const endedSessions = endedSessionsCollection(store);
   const revocationDocuments = revocationCollection(store);
   const delegationDocuments = delegationCollection(store);
+  const consentDocuments = consentCollection(store);
   const revocations = createRevocations({ ...context, revocationDocuments, resources });
   let opened: Promise<Delegations> | undefined;
   const delegations = (): Promise<Delegations> => {
@@ -85,7 +86,8 @@ export function createGrantedAccess(
     wake,
     revocations,
     revocationDocuments,
-    consents: createConsentService({ ...context, consents: consentCollection(store), revocations }),
+    consentDocuments,
+    consents: createConsentService({ ...context, consents: consentDocuments, revocations }),
     /** Loaded with the first call. */
     delegations,
     delegationDocuments,

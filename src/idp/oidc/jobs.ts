@@ -1,30 +1,20 @@
 import { createExpiryPurge } from '../../core/ops/purge.js';
-import { createOrphanPurge } from './delegations/orphans.js';
 import { createPurges } from './purge.js';
 import type { OidcServices } from './services.js';
-import { consentCollection, pushedRequestCollection, usedProofCollection } from './store.js';
+import { pushedRequestCollection, usedProofCollection } from './store.js';
 
 /** Notices counted at a scrape. */
 const MAX_COUNTED = 10_000;
 
 /** Adds the jobs of OpenID Connect: they remove what has expired, and notify applications of ended sessions. */
 export function addJobs(services: OidcServices): void {
-  const { store, clock, jobs, metrics, directory, resources, grants, usedAssertions } = services;
-  const { backchannel, delegations, delegationDocuments, revocationDocuments, sessionDocuments } = services;
-  const purges = createPurges({
-    grants,
-    sessionDocuments,
-    consentDocuments: consentCollection(store),
-    directory,
-    clock,
-  });
-  for (const [name, job] of Object.entries(purges)) jobs.add(name, job);
+  const { store, clock, jobs, metrics, usedAssertions } = services;
+  const { backchannel, delegationDocuments, revocationDocuments } = services;
+  for (const [name, job] of Object.entries(createPurges(services))) jobs.add(name, job);
   jobs.add('client-assertion-purge', createExpiryPurge(usedAssertions, clock));
   jobs.add('pushed-request-purge', createExpiryPurge(pushedRequestCollection(store), clock));
   jobs.add('dpop-proof-purge', createExpiryPurge(usedProofCollection(store), clock));
   jobs.add('delegation-purge', createExpiryPurge(delegationDocuments, clock));
-  const end = async (id: string) => (await delegations()).end(id, { ip: 'local' });
-  jobs.add('orphaned-delegations', createOrphanPurge(delegationDocuments, { directory, resources, end }));
   jobs.add('revocation-purge', createExpiryPurge(revocationDocuments, clock));
   jobs.add('backchannel-logout', backchannel.jobs.send);
   jobs.add('logout-notice-purge', backchannel.jobs.purge);

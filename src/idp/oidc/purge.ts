@@ -1,47 +1,72 @@
 import { type Clock, DAY, HOUR, MINUTE, SECOND } from '../../core/kernel/clock.js';
 import { idsUntil } from '../../core/kernel/secrets.js';
-import type { Job, Lease, RunReport } from '../../core/ops/jobs.js';
+import type { Job } from '../../core/ops/jobs.js';
 import {
   createExpiryPurge,
   PURGE_BATCH_SIZE,
   PURGE_MARGIN_MS,
   purgeInBatches,
 } from '../../core/ops/purge.js';
+import type { Collection, Where } from '../../core/storage/collection.js';
 import { partiesOf } from './consents.js';
-import type { Directory } from './directory.js';
+import type { DelegationDocument } from './delegations/store.js';
 import { grantExpiry, MAX_LIFETIME_WITHOUT_REFRESH_MS, REFRESH_MAX_LIFETIME_MS } from './grant-tokens.js';
-import {
-  type ConsentDocument,
-  type Consents,
-  GRANT,
-  type GrantDocument,
-  type Grants,
-  type Sessions,
-} from './store.js';
+import type { OidcShared } from './shared.js';
+import { type ConsentDocument, GRANT, type GrantDocument, type Grants } from './store.js';
 
-/** Removes expired documents. Responses do not depend on it, because every read checks the expiration. */
-
-export interface PurgeDependencies {
-  grants: Grants;
-  sessionDocuments: Sessions;
-  consentDocuments: Consents;
-  directory: Pick<Directory, 'findClient' | 'isDeleted'>;
-  clock: Clock;
-}
-
-type Run = (lease: Pick<Lease, 'signal'>) => Promise<RunReport>;
+/** Removes what has expired, or belongs to what has been removed. Responses do not depend on it, because every read checks that. */
 
 /** The jobs by their names. */
-export function createPurges(deps: PurgeDependencies): Record<string, Job> {
-  const { grants, sessionDocuments, consentDocuments, directory, clock } = deps;
+export function createPurges(
+  services: Pick<
+    OidcShared,
+    'grants' | 'sessionDocuments' | 'consentDocuments' | 'delegationDocuments' | 'delegations'
+  > &
+    Lookups & { clock: Clock },
+): Record<string, Job> {
+  const { grants, sessionDocuments, consentDocuments, delegationDocuments, delegations, clock } = services;
   return {
     // Every sign-in creates a grant, so they are removed continuously.
-    'grant-purge': { everySeconds: MINUTE / SECOND, run: createGrantPurge(grants, directory, clock) },
+    'grant-purge': { everySeconds: MINUTE / SECOND, run: createGrantPurge(grants, services) },
     'session-purge': createExpiryPurge(sessionDocuments, clock),
-    'consent-purge': {
-      everySeconds: HOUR / SECOND,
-      run: createConsentPurge(consentDocuments, directory, clock),
-    },
+    'consent-purge': createSweep(consentDocuments, {}, async (items) => {
+      const checked = await Promise.all(items.map((one) => isObsoleteConsent(one, services)));
+      const obsolete = items.flatMap(({ id }, index) => (checked[index] ? [id] : []));
+      // Identifiers are never reused, so nothing can have changed since the check.
+      return obsolete.length > 0 ? consentDocuments.deleteMany({ id: { in: obsolete } }) : 0;
+    }),
+    'orphaned-delegations': createSweep(delegationDocuments, { revokedAt: null }, async (items) => {
+      let ended = 0;
+      for (const one of items)
+        if ((await isOrphan(one, services)) && (await (await delegations()).end(one.id, { ip: 'local' })))
+          ended++;
+      return ended;
+    }),
+  };
+}
+
+interface Lookups {
+  directory: Pick<OidcShared['directory'], 'findClient' | 'isDeleted'>;
+  resources: Pick<OidcShared['resources'], 'find'>;
+}
+
+/** Reads all documents that match, in one run after another, and has those removed that are obsolete. */
+function createSweep<T extends { id: string }>(
+  documents: Collection<T>,
+  where: Where<T>,
+  remove: (items: readonly T[]) => Promise<number>,
+): Job {
+  let after: string | undefined;
+  return {
+    everySeconds: HOUR / SECOND,
+    run: ({ signal }) =>
+      purgeInBatches(signal, async () => {
+        const page = { where, sort: 'id', limit: PURGE_BATCH_SIZE, ...(after && { after }) } as const;
+        const { items, next } = await documents.page(page as never);
+        const removed = await remove(items);
+        after = next ?? undefined;
+        return { removed, isLast: next === null };
+      }),
   };
 }
 
@@ -49,7 +74,10 @@ export function createPurges(deps: PurgeDependencies): Record<string, Job> {
  * Reads grants in the order of their creation, so that no index of their expiration is needed. Only grants with
  * refresh tokens remain before the cursor; those are read again every day, and removed if their principal is deleted.
  */
-function createGrantPurge(grants: Grants, directory: PurgeDependencies['directory'], clock: Clock): Run {
+function createGrantPurge(
+  grants: Grants,
+  { directory, clock }: Pick<Lookups, 'directory'> & { clock: Clock },
+): Job['run'] {
   let after: string | undefined;
   let startedAt = Number.NEGATIVE_INFINITY;
 
@@ -95,37 +123,26 @@ async function removeUnchanged(grants: Grants, obsolete: readonly GrantDocument[
   return (await Promise.all(calls)).reduce((sum, removed) => sum + removed, 0);
 }
 
-const isOld = (time: number, now: number): boolean => time < now - REFRESH_MAX_LIFETIME_MS - DAY;
+/** A client that names itself may return. */
+const namesItself = (clientId: string): boolean => clientId.startsWith('http');
 
-/** Consents do not expire: they are removed with their principal or client. */
-function createConsentPurge(
-  consents: Consents,
-  directory: PurgeDependencies['directory'],
-  clock: Clock,
-): Run {
-  let after: string | undefined;
+/** Whether the principal or the client of a consent has been removed. Consents do not expire. */
+async function isObsoleteConsent(
+  { id, updatedAt }: ConsentDocument,
+  { directory, clock }: Pick<Lookups, 'directory'> & { clock: Clock },
+): Promise<boolean> {
+  const { sub, clientId } = partiesOf(id);
+  if (await directory.isDeleted(sub)) return true;
+  if ((await directory.findClient(clientId)) !== null) return false;
+  // The revocations have to outlive the grants that they have ended.
+  return !namesItself(clientId) || updatedAt < clock.now() - REFRESH_MAX_LIFETIME_MS - DAY;
+}
 
-  const isObsolete = async ({ id, updatedAt }: ConsentDocument): Promise<boolean> => {
-    const { sub, clientId } = partiesOf(id);
-    if (await directory.isDeleted(sub)) return true;
-    if ((await directory.findClient(clientId)) !== null) return false;
-    // A client that names itself may return: its revocations have to outlive the grants that they have ended.
-    return !clientId.startsWith('http') || isOld(updatedAt, clock.now());
-  };
-
-  return async ({ signal }) => {
-    return purgeInBatches(signal, async () => {
-      const { items, next } = await consents.page({
-        sort: 'id',
-        limit: PURGE_BATCH_SIZE,
-        ...(after && { after }),
-      });
-      const checked = await Promise.all(items.map(async (one) => ((await isObsolete(one)) ? [one.id] : [])));
-      const obsolete = checked.flat();
-      // Identifiers are never reused, so nothing can have changed since the check.
-      const removed = obsolete.length > 0 ? await consents.deleteMany({ id: { in: obsolete } }) : 0;
-      after = next ?? undefined;
-      return { removed, isLast: next === null };
-    });
-  };
+/** Whether the client or the resource of a delegation was removed while it was given, or its removal was interrupted. */
+async function isOrphan(
+  { clientId, resource }: DelegationDocument,
+  { directory, resources }: Lookups,
+): Promise<boolean> {
+  const isClient = namesItself(clientId) || (await directory.findClient(clientId)) !== null;
+  return !isClient || (await resources.find(resource)) === null;
 }

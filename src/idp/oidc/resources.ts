@@ -1,3 +1,4 @@
+import type { ResourceService } from '../resources/service.js';
 import type { ResourceDocument } from '../resources/store.js';
 import type { RuleViolation } from './authorize/rules.js';
 import { SCOPES } from './claims.js';
@@ -6,20 +7,7 @@ import { isSelfRegistered, type Principal } from './directory.js';
 /** An API that accepts access tokens of this provider. */
 export type Resource = Omit<ResourceDocument, 'id' | 'secretHash' | 'createdAt' | 'updatedAt'>;
 
-/** A resource as the caller of /introspect. */
-export type ResourceServer = Pick<
-  ResourceDocument,
-  'id' | 'identifier' | 'secretHash' | 'previousSecretHash'
->;
-
-export interface Resources {
-  /** The resource with exactly this identifier. */
-  find(identifier: string): Promise<Resource | null>;
-  findServer(clientId: string): Promise<ResourceServer | null>;
-  hasAny(): Promise<boolean>;
-  /** All identifiers, at most a second old. */
-  identifiers(): Promise<readonly string[]>;
-}
+export type Resources = Pick<ResourceService, 'find' | 'findServer' | 'hasAny' | 'identifiers'>;
 
 /** What a request, a grant or a consent names: a resource and scopes of it. */
 export interface ResourceScopes {

@@ -1,6 +1,6 @@
 import { type Static, type TObject, Type } from 'typebox';
 import { option } from '../../core/config/options.js';
-import { Token } from '../../core/http/schemas.js';
+import { Closed, Token } from '../../core/http/schemas.js';
 import { MAX_TOKEN_LENGTH } from './authorize/interaction-token.js';
 import { emailDomainProblem } from './claims.js';
 
@@ -136,67 +136,53 @@ export const AnyForm = Type.Record(Type.String(), Type.Union([Type.String(), Typ
 /** The token of a form. */
 const Interaction = Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true });
 
-export const LoginBody = Type.Object(
-  {
-    interaction: Interaction,
-    handle: Type.String({ maxLength: 1024 }),
-    password: Type.String({ maxLength: 4096, writeOnly: true }),
-  },
-  { additionalProperties: false },
-);
+/** Whatever a person types; the rules of handles and passwords apply later. */
+const Typed = Type.String({ maxLength: 1024 });
+const Password = Type.String({ maxLength: 4096, writeOnly: true });
 
-export const SecondFactorBody = Type.Object(
-  {
-    interaction: Interaction,
-    code: Type.String({ maxLength: 64, writeOnly: true }),
-  },
-  { additionalProperties: false },
-);
+export const LoginBody = Closed({
+  interaction: Interaction,
+  handle: Typed,
+  password: Password,
+});
 
-export const PasskeyBody = Type.Object(
-  {
-    interaction: Interaction,
-    credential: Type.String({
-      accepts: 'the credential with which the browser has signed, as JSON',
-      maxLength: 4096,
-      writeOnly: true,
-    }),
-  },
-  { additionalProperties: false },
-);
+export const SecondFactorBody = Closed({
+  interaction: Interaction,
+  code: Type.String({ maxLength: 64, writeOnly: true }),
+});
 
-export const ConsentBody = Type.Object(
-  {
-    interaction: Interaction,
-    decision: Type.Enum(['allow', 'deny']),
-  },
-  { additionalProperties: false },
-);
+export const PasskeyBody = Closed({
+  interaction: Interaction,
+  credential: Type.String({
+    accepts: 'the credential with which the browser has signed, as JSON',
+    maxLength: 4096,
+    writeOnly: true,
+  }),
+});
 
-export const SignUpBody = Type.Object(
-  {
-    interaction: Interaction,
-    handle: Type.String({ maxLength: 1024 }),
-    name: Type.Optional(Type.String({ maxLength: 1024 })),
-    password: Type.String({ maxLength: 4096, writeOnly: true }),
-    password_confirm: Type.String({ maxLength: 4096, writeOnly: true }),
-  },
-  { additionalProperties: false },
-);
+export const ConsentBody = Closed({
+  interaction: Interaction,
+  decision: Type.Enum(['allow', 'deny']),
+});
 
-export const PasskeySignUpBody = Type.Object(
-  {
-    interaction: Interaction,
-    handle: Type.String({ maxLength: 1024 }),
-    name: Type.String({ maxLength: 1024 }),
-    credential: Type.String({
-      accepts: 'the credential that the browser has created, as JSON',
-      maxLength: 8 * 1024,
-      writeOnly: true,
-    }),
-  },
-  { additionalProperties: false },
-);
+export const SignUpBody = Closed({
+  interaction: Interaction,
+  handle: Typed,
+  name: Type.Optional(Typed),
+  password: Password,
+  password_confirm: Password,
+});
+
+export const PasskeySignUpBody = Closed({
+  interaction: Interaction,
+  handle: Typed,
+  name: Typed,
+  credential: Type.String({
+    accepts: 'the credential that the browser has created, as JSON',
+    maxLength: 8 * 1024,
+    writeOnly: true,
+  }),
+});
 
 export type SignUpForm = Static<typeof SignUpBody>;
 

@@ -3,7 +3,7 @@ import { deviceOf } from '../../core/http/request-details.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import { HOUR, isUnexpired } from '../../core/kernel/clock.js';
 import { isSecretOf, newId, newToken, sha256 } from '../../core/kernel/secrets.js';
-import type { Effect } from '../../core/ops/commit.js';
+import { decideAndCommit, type Effect } from '../../core/ops/commit.js';
 import type { Write } from '../../core/storage/collection.js';
 import type { Principal } from './directory.js';
 import type { OidcShared } from './shared.js';
@@ -79,15 +79,15 @@ export function createSessionService(shared: OidcShared) {
       // The same user continues in the new session.
       const leave = (left: SessionDocument) =>
         left.sub === sub ? continueSession(left.id, id) : endSession(left.id);
-      for (let left = await findSession(previous); ; left = null) {
-        const { committed } = await commit([
+      return decideAndCommit(commit, async () => {
+        const left = await findSession(previous);
+        const parts = [
           sessionDocuments.inserting(session),
           ...(left ? [sessionDocuments.deleting({ id: left.id }), await leave(left)] : []),
           record,
-        ]);
-        if (committed) return { token, session };
-        // The previous one has ended since it was read.
-      }
+        ];
+        return { parts, result: { token, session } };
+      });
     },
 
     /** The valid sessions of a user, the newest first, up to a hundred. */

@@ -1,10 +1,11 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import { DisplayName, matchesSchema } from '../../core/http/schemas.js';
-import { type Clock, DAY } from '../../core/kernel/clock.js';
+import { DAY } from '../../core/kernel/clock.js';
 import { type ErrorDetail, invalidFields } from '../../core/kernel/errors.js';
-import { newId, newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
-import { type Audit, actorOf, changeDetail } from '../../core/ops/audit.js';
-import type { CommitParts, Effect } from '../../core/ops/commit.js';
+import { newId, newToken, sha256 } from '../../core/kernel/secrets.js';
+import { actorOf, changeDetail } from '../../core/ops/audit.js';
+import { decideAndCommit, type Effect } from '../../core/ops/commit.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
 import { type Change, nullIfTaken } from '../../core/storage/collection.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import { identifierProblem, isResourceUri } from './identifier.js';
@@ -35,11 +36,8 @@ const MAX_SCOPES = 50;
 /** A scope-token of RFC 6749 §3.3, without the comma and the equals sign of the command line. */
 const SCOPE_NAME = /^[\x21\x23-\x2b\x2d-\x3c\x3e-\x5b\x5d-\x7e]{1,64}$/;
 
-export interface ResourceAdministrationDependencies {
-  commit: CommitParts;
-  audit: Pick<Audit, 'entry'>;
-  clock: Clock;
-  random: Random;
+export interface ResourceAdministrationDependencies
+  extends Pick<ModuleContext, 'commit' | 'audit' | 'clock' | 'random'> {
   /** Whether identifiers may use http on loopback addresses. */
   allowHttp: boolean;
   /** The scopes that the provider itself defines. */
@@ -56,7 +54,8 @@ export function createResourceAdministration(
   deps: ResourceAdministrationDependencies,
 ) {
   const { commit, audit, clock, random, allowHttp, reservedScopes, endResource } = deps;
-  const problemsOf = (input: Partial<ResourceInput>, known: readonly string[]): ErrorDetail[] => {
+  /** @param known the scopes of the resource then */
+  const problemsOf = (input: Partial<ResourceInput>, known: ResourceInput['scopes']): ErrorDetail[] => {
     const { name, scopes = [], sensitive = [], tokenLifetimeSeconds: seconds, principalKinds } = input;
     const isLifetime =
       seconds === undefined ||
@@ -92,7 +91,7 @@ export function createResourceAdministration(
         ],
       ]),
       ...sensitive.map((one): [boolean, string, string] => [
-        !known.includes(one),
+        !known.some((scope) => scope.name === one),
         `sensitive ${one}`,
         'is not a scope of the resource',
       ]),
@@ -117,10 +116,7 @@ export function createResourceAdministration(
       const problem = identifierProblem(identifier, allowHttp);
       insist([
         ...(problem === null ? [] : [{ path: 'resource', message: problem }]),
-        ...problemsOf(
-          input,
-          input.scopes.map(({ name }) => name),
-        ),
+        ...problemsOf(input, input.scopes),
       ]);
       // Two simultaneous commands may exceed it by one, which is harmless.
       if ((await resources.count({}, MAX_RESOURCES)) >= MAX_RESOURCES)
@@ -156,22 +152,11 @@ export function createResourceAdministration(
       source: RequestSource,
     ): Promise<ResourceDocument | null> {
       const { sensitive, scopes, principalKinds, admitsSelfRegistered, requiresDpop, ...rest } = input;
-      for (;;) {
+      return decideAndCommit(commit, async () => {
         const before = await find(identifier);
-        if (!before) return null;
+        if (!before) return { result: null };
         const described = scopes ?? before.scopes;
-        const given = {
-          ...rest,
-          ...(scopes && { scopes }),
-          ...(sensitive && { sensitive }),
-          ...(principalKinds && { principalKinds }),
-        };
-        insist(
-          problemsOf(
-            given,
-            described.map(({ name }) => name),
-          ),
-        );
+        insist(problemsOf(input, described));
         const marked = sensitive ?? before.scopes.filter((scope) => scope.sensitive).map(({ name }) => name);
         const set = {
           ...rest,
@@ -188,13 +173,12 @@ export function createResourceAdministration(
         const change = { set, ...(unset.length > 0 && { unset }), inc: { revision: 1 } };
         const updated = applyChange(before, change);
         const detail = changeDetail(auditedFields(before), auditedFields(updated));
-        const { committed } = await commit([
+        const parts = [
           resources.changing({ identifier, revision: before.revision ?? null }, change),
           audit.entry({ event: 'resource.updated', subject: identifier, ...actorOf(source), detail }),
-        ]);
-        // Otherwise another command has changed the resource first, so it has to be read again.
-        if (committed) return updated;
-      }
+        ];
+        return { parts, result: updated };
+      });
     },
 
     /**

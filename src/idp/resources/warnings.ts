@@ -7,34 +7,27 @@ import type { ResourceDocument } from './store.js';
 export function signUpWarnings(
   resources: readonly Pick<ResourceDocument, 'identifier' | 'admitsSelfRegistered'>[],
 ): Finding[] {
+  const findings: Finding[] = [];
   const named = (isAdmitted: boolean) =>
     resources
       .filter(({ admitsSelfRegistered = false }) => admitsSelfRegistered === isAdmitted)
       .map(({ identifier }) => identifier)
       .join(', ');
   const [open, closed] = [named(true), named(false)];
-  const about = 'idp resource';
-  return [
-    ...(open === ''
-      ? []
-      : [
-          {
-            level: 'warning' as const,
-            about,
-            message: `anyone who signs up gets access tokens with every scope for ${open}`,
-            remedy: 'Use idp resource update <uri> --self-registered no, or IDP_DISABLE_SIGNUP=1.',
-          },
-        ]),
-    ...(closed === ''
-      ? []
-      : [
-          {
-            level: 'ok' as const,
-            about,
-            message: `people and agents who registered themselves get no access token for ${closed}`,
-          },
-        ]),
-  ];
+  if (open !== '')
+    findings.push({
+      level: 'warning',
+      about: 'idp resource',
+      message: `anyone who signs up gets access tokens with every scope for ${open}`,
+      remedy: 'Use idp resource update <uri> --self-registered no, or IDP_DISABLE_SIGNUP=1.',
+    });
+  if (closed !== '')
+    findings.push({
+      level: 'ok',
+      about: 'idp resource',
+      message: `people and agents who registered themselves get no access token for ${closed}`,
+    });
+  return findings;
 }
 
 /** Logs at the start what open sign-up means for the APIs. */

@@ -2,8 +2,8 @@ import { stringifyCookie } from 'cookie';
 import * as oauth from 'oauth4webapi';
 import t from 'tap';
 import { DAY, MINUTE, SECOND } from '../../../src/core/kernel/clock.js';
-import { createOrphanPurge } from '../../../src/idp/oidc/delegations/orphans.js';
 import { delegationCollection } from '../../../src/idp/oidc/delegations/store.js';
+import { createPurges } from '../../../src/idp/oidc/purge.js';
 import { TOKEN_EXCHANGE } from '../../../src/idp/oidc/tokens/request.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import { agentWithKey } from '../../kit/agent-keys.js';
@@ -536,18 +536,16 @@ t.test('a delegation ends with its API, also if that is registered again', async
 t.test('a job ends delegations whose client or API has disappeared', async (t) => {
   const { idp, client, delegate } = await delegationWorld(t);
   const stored = delegationCollection(await idpStore(t, idp));
-  const directory = {
-    findClient: async (id: string) => (id === client.id ? ({ id } as never) : null),
-  };
   const ended: string[] = [];
-  const jobOn = (resources: string[]) =>
-    createOrphanPurge(stored, {
-      directory,
-      resources: { find: async (one) => (resources.includes(one) ? ({} as never) : null) },
-      end: async (id) => ended.push(id) > 0,
-    });
-  const run = (...resources: string[]) =>
-    jobOn(resources).run({ signal: new AbortController().signal } as never);
+  const run = async (...resources: string[]) => {
+    const jobs = createPurges({
+      delegationDocuments: stored,
+      delegations: async () => ({ end: async (id: string) => ended.push(id) > 0 }),
+      directory: { findClient: async (id: string) => (id === client.id ? { id } : null) },
+      resources: { find: async (one: string) => (resources.includes(one) ? {} : null) },
+    } as never);
+    await jobs['orphaned-delegations']?.run({ signal: new AbortController().signal } as never);
+  };
   const { delegation: id } = claimsOf((await delegate()).access_token);
   await run(FILES);
   t.same(ended, []);

@@ -7,6 +7,7 @@ import { oidcErrors } from '../errors.js';
 import { ANY_PERSON, findRefusal, NEW_PERSON, scopesOf } from '../resources.js';
 import type { OidcServices } from '../services.js';
 import type { SignedInUser } from '../sessions.js';
+import { beginForm } from './begin-form.js';
 import {
   INTERACTION_ERRORS,
   type InteractionKind,
@@ -19,7 +20,7 @@ import { agentsOnlyPage, consentPage } from './pages.js';
 import type { AuthorizationRequest } from './request.js';
 import { sendResponse } from './response.js';
 import { WRONG_KIND } from './service.js';
-import { beginForm, type InteractionForms } from './sign-in/forms.js';
+import type { InteractionForms } from './sign-in/forms.js';
 
 /** What a browser gets for a request, whose credentials are its cookies. */
 export type BrowserResponses = ReturnType<typeof createBrowserResponses>;

@@ -6,15 +6,6 @@ import type { RuleViolation } from './rules.js';
 /** A page that the user must complete before the response to the application. */
 export type InteractionKind = 'login' | 'sign-up' | 'consent';
 
-interface Situation {
-  request: AuthorizationRequest;
-  user: SignedInUser;
-  prompts: readonly string[];
-  now: number;
-  /** Whether the user has a second factor. */
-  canStepUp: boolean;
-}
-
 /** Whether the request asks for a new account (Initiating User Registration via OpenID Connect 1.0). */
 export const asksForSignUp = ({ hintedSub, ...request }: AuthorizationRequest): boolean =>
   hintedSub === undefined && promptsOf(request).includes('create');
@@ -26,42 +17,34 @@ export const asksForSignUp = ({ hintedSub, ...request }: AuthorizationRequest): 
 const hasSignedInFor = ({ pushed }: AuthorizationRequest, { session }: SignedInUser): boolean =>
   pushed !== undefined && pushed.page === undefined && session.authTime >= pushed.pushedAt;
 
-type Reason = readonly [InteractionKind, (situation: Situation) => boolean];
-
-/** In this order; the first reason that applies is used. */
-const REASONS: readonly Reason[] = [
-  [
-    'login',
-    ({ request, user, prompts, now }) =>
-      !hasSignedInFor(request, user) &&
-      (prompts.includes('login') ||
-        prompts.includes('select_account') ||
-        isTooOld(request.parameters['max_age'], user, now)),
-  ],
-  ['login', ({ request, user, now }) => isTooOld(request.delegation?.maxSignInAge, user, now)],
-  ['login', ({ request, user, canStepUp }) => canStepUp && needsSecondFactor(request, user)],
-  ['login', ({ request, user }) => (request.hintedSub ?? user.principal.id) !== user.principal.id],
-  ['consent', ({ prompts, request }) => prompts.includes('consent') || request.delegation !== undefined],
-];
-
 /** The interaction that a request requires (OIDC Core §3.1.2.3); `null` if none is required. */
 export function requiredInteraction(
   request: AuthorizationRequest,
   user: SignedInUser | null,
   { now, hasConsent, canStepUp }: { now: number; hasConsent: boolean; canStepUp: boolean },
 ): InteractionKind | null {
+  const { parameters, client, targets, delegation, hintedSub } = request;
   if (asksForSignUp(request) && !(user && hasSignedInFor(request, user))) return 'sign-up';
   if (!user) return 'login';
+  const { principal } = user;
   // A principal that may not sign in to the client, or to a resource, gets an error response, not a page.
-  if (!admits(request, user)) return null;
+  if (!client.principalKinds.includes(principal.kind) || findRefusal(targets, principal) !== null)
+    return null;
   const prompts = promptsOf(request);
-  const reason = REASONS.find(([, applies]) => applies({ request, user, prompts, now, canStepUp }));
-  if (reason) return reason[0];
-  return request.client.trusted || hasConsent ? null : 'consent';
+  const asksForLogin =
+    prompts.includes('login') ||
+    prompts.includes('select_account') ||
+    isTooOld(parameters['max_age'], user, now);
+  if (
+    (asksForLogin && !hasSignedInFor(request, user)) ||
+    isTooOld(delegation?.maxSignInAge, user, now) ||
+    (canStepUp && needsSecondFactor(request, user)) ||
+    (hintedSub ?? principal.id) !== principal.id
+  )
+    return 'login';
+  if (prompts.includes('consent') || delegation) return 'consent';
+  return client.trusted || hasConsent ? null : 'consent';
 }
-
-const admits = ({ client, targets }: AuthorizationRequest, { principal }: SignedInUser): boolean =>
-  client.principalKinds.includes(principal.kind) && findRefusal(targets, principal) === null;
 
 export function promptsOf({
   parameters: { prompt = '' },

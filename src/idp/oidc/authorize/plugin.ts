@@ -7,13 +7,8 @@ import { mountPath } from '../sessions.js';
 import { approveBasic } from './basic.js';
 import { createBrowserResponses } from './browser.js';
 import { consentPlugin } from './consent.js';
-import {
-  type FormChoice,
-  parametersIn,
-  REQUEST_URI,
-  readParameters,
-  type ValidationResult,
-} from './request.js';
+import { type FormChoice, REQUEST_URI } from './pushed-request.js';
+import { parametersIn, readParameters, type ValidationResult } from './request.js';
 import { sendResponse } from './response.js';
 import { createInteractionForms, type SignInServices } from './sign-in/forms.js';
 import { passkeyPlugin } from './sign-in/passkey.js';

@@ -5,7 +5,7 @@ import type { Write } from '../../../core/storage/collection.js';
 import { fixedWindow } from '../../../core/throttle/throttle.js';
 import { oidcErrors } from '../errors.js';
 import type { PushedRequestDocument, PushedRequests } from '../store.js';
-import { type PushedRequest, REQUEST_URI, wasUsed } from './request.js';
+import { type PushedRequest, REQUEST_URI, wasUsed } from './pushed-request.js';
 import type { Parameters } from './rules.js';
 
 /** Authorization requests that clients have pushed (RFC 9126). Loaded with the first of them. */

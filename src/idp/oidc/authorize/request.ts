@@ -5,6 +5,7 @@ import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { findTargets, namesIn, type Target } from '../resources.js';
 import type { OidcShared } from '../shared.js';
+import type { FormChoice, PushedRequest } from './pushed-request.js';
 import { matchesRedirectUri } from './redirect-uri.js';
 import { type Parameters, RULES, type RuleViolation } from './rules.js';
 
@@ -24,22 +25,6 @@ export interface AuthorizationRequest {
   /** Present if the client has pushed the request. */
   pushed?: PushedRequest;
 }
-
-/** A request of which the browser knows the name only (RFC 9126). */
-export interface PushedRequest {
-  requestUri: string;
-  pushedAt: number;
-  /** The form that the person has chosen with a link. */
-  page?: FormChoice | undefined;
-  /** Whether it belongs to a form, which may be submitted twice. */
-  isForm?: true;
-}
-
-/** The error for a pushed request that is opened again after its code was issued. */
-export const wasUsed = () =>
-  oidcErrors.invalid_request({ message: 'request_uri was used: a code has been issued for it.' });
-
-export type FormChoice = 'sign-in' | 'sign-up';
 
 /** An error response, which is sent to the application by redirecting the browser. */
 export interface ErrorResponse {
@@ -145,9 +130,6 @@ const SUPPORTED = new Set([
   ...['acr_values', 'request', 'request_uri', 'ui_locales', 'resource', 'dpop_jkt'],
   ...['requested_actor', 'delegation_expires_in', 'delegation_max_depth'],
 ]);
-
-/** The beginning of the `request_uri` of a pushed request (RFC 9126 §2.2). */
-export const REQUEST_URI = 'urn:ietf:params:oauth:request_uri:';
 
 /** The supported parameters of a form, as a query. */
 export function parametersIn(form: Readonly<Record<string, string | string[]>>): URLSearchParams {

@@ -15,14 +15,12 @@ import type {
   Interaction,
   InteractionTokens,
 } from './interaction-token.js';
+import { type PushedRequest, REQUEST_URI, wasUsed } from './pushed-request.js';
 import {
   type AuthorizationRequest,
   type ErrorResponse,
-  type PushedRequest,
-  REQUEST_URI,
   type ValidationResult,
   validateAuthorizationRequest,
-  wasUsed,
 } from './request.js';
 import type { AuthorizationResponse } from './response.js';
 import { isWebUri, type Parameters, type RuleViolation } from './rules.js';

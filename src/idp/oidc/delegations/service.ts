@@ -1,8 +1,8 @@
 import { DAY, isUnexpired } from '../../../core/kernel/clock.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
-import type { Effect } from '../../../core/ops/commit.js';
+import { type CommitPart, decideAndCommit, type Effect } from '../../../core/ops/commit.js';
 import type { ModuleContext } from '../../../core/server/module-context.js';
-import { nullIfTaken, type Page, type Write } from '../../../core/storage/collection.js';
+import type { Page, Write } from '../../../core/storage/collection.js';
 import { pagesOf } from '../../../core/storage/pages.js';
 import type { Directory, Principal } from '../directory.js';
 import type { Revocations } from '../revocations/service.js';
@@ -70,20 +70,14 @@ export function createDelegations(
     });
 
   /** Ends one that has not been ended, for a commit. */
-  const ending = async (
-    delegation: DelegationDocument,
-    by: EndedBy,
-  ): Promise<(Write | Effect | undefined)[]> => [
+  const ending = async (delegation: DelegationDocument, by: EndedBy): Promise<CommitPart[]> => [
     delegationDocuments.changing({ id: delegation.id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
     await revocations.ending('delegation', delegation.id),
     entryOf('ended', delegation, by),
   ];
 
   /** Deletes what a new permission replaces. It gets a new ID, because what was ended under this one remains revoked. */
-  const replacing = async (
-    earlier: DelegationDocument,
-    by: EndedBy,
-  ): Promise<(Write | Effect | undefined)[]> => [
+  const replacing = async (earlier: DelegationDocument, by: EndedBy): Promise<CommitPart[]> => [
     delegationDocuments.deleting({ id: earlier.id }),
     await revocations.ending('delegation', earlier.id),
     (await activate(earlier)) ? entryOf('ended', earlier, by) : undefined,
@@ -96,13 +90,12 @@ export function createDelegations(
 
   return {
     /** Stores what a person has allowed. It replaces, and ends, what the person had allowed this agent there before. */
-    async give(
+    give: (
       { person, agent, scopes, lifetimeMs, ...terms }: Permission,
       ip: string,
-    ): Promise<DelegationDocument> {
-      const { resource } = terms;
-      const parties = sha256(JSON.stringify([person.id, agent.id, resource]));
-      for (;;) {
+    ): Promise<DelegationDocument> =>
+      decideAndCommit(commit, async () => {
+        const parties = sha256(JSON.stringify([person.id, agent.id, terms.resource]));
         const earlier = await delegationDocuments.findOne({ parties });
         const now = clock.now();
         const given: DelegationDocument = {
@@ -117,16 +110,14 @@ export function createDelegations(
           createdAt: now,
           expiresAt: now + Math.min(lifetimeMs, MAX_LIFETIME_MS),
         };
-        const outcome = await commit([
+        const parts = [
           ...(earlier ? await replacing(earlier, { ip }) : []),
           delegationDocuments.inserting(given),
           entryOf('given', given, { ip }),
-        ]).catch(nullIfTaken);
+        ];
         // Another request may have given or replaced one in between.
-        if (!outcome?.committed) continue;
-        return given;
-      }
-    },
+        return { parts, result: given, repeatIfTaken: true };
+      }),
 
     /** The delegation while it is valid: not ended, not expired, and both parties as they were when it was given. */
     find: async (id: string) => activate(await delegationDocuments.findOne({ id })),

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { Token } from '../../../core/http/schemas.js';
+import { Closed, Token } from '../../../core/http/schemas.js';
 
 /** The response to a device (RFC 8628 §3.2). */
 export const DeviceAuthorizationResponse = Type.Object({
@@ -18,12 +18,10 @@ const FormToken = Type.String({ maxLength: 100, writeOnly: true });
 
 export const DeviceQuery = Type.Object({ user_code: Type.Optional(TypedCode) });
 
-export const DeviceCodeBody = Type.Object(
-  { form: FormToken, user_code: TypedCode },
-  { additionalProperties: false },
-);
+export const DeviceCodeBody = Closed({ form: FormToken, user_code: TypedCode });
 
-export const DeviceConfirmationBody = Type.Object(
-  { form: FormToken, user_code: TypedCode, decision: Type.Enum(['allow', 'deny']) },
-  { additionalProperties: false },
-);
+export const DeviceConfirmationBody = Closed({
+  form: FormToken,
+  user_code: TypedCode,
+  decision: Type.Enum(['allow', 'deny']),
+});

@@ -1,4 +1,5 @@
 import { sha256 } from '../../../core/kernel/secrets.js';
+import { decideAndCommit } from '../../../core/ops/commit.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
 import { type Client, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
@@ -37,23 +38,23 @@ export async function redeemAssertion(
   const { authTime, amr, issuer, jti, expiresAt } = verified;
   const id = sha256(JSON.stringify([ASSERTION_TYPE, issuer.issuer, jti]));
   const detail = `${client.id} ${target.resource.identifier} ${issuer.issuer}`;
-  for (;;) {
+  const respond = await decideAndCommit(commit, async () => {
     const { consent, write: connection } = await consents.connecting(person.id, client.id);
     const { revocations } = consent;
     const authentication = { authTime, amr, ...(revocations > 0 && { revocations }) };
     const direct = { clientId: client.id, principal: person, target, key, authentication };
     const { grant, respond } = createDirectGrant(direct, deps);
-    const outcome = await commit([
+    const parts = [
       usedAssertions.inserting({ id, expiresAt }),
       connection,
       grants.inserting(grant),
       audit.entry({ event: 'identity_assertion.accepted', subject: person.id, ip, detail }),
-    ]).catch(nullIfTaken);
-    // The last check, so that a request that is refused can be corrected and repeated.
-    if (!outcome) throw refuse('The assertion was used before.');
-    if (outcome.committed) return respond();
-    // The person has revoked the access since it was read.
-  }
+    ];
+    return { parts, result: respond };
+  }).catch(nullIfTaken);
+  // The last check, so that a request that is refused can be corrected and repeated.
+  if (!respond) throw refuse('The assertion was used before.');
+  return respond();
 }
 
 /** One resource that the assertion, the operator and the request name, with the scopes that all of them allow. */

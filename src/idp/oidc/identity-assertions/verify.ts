@@ -1,15 +1,13 @@
-import {
-  createLocalJWKSet,
-  decodeJwt,
-  decodeProtectedHeader,
-  errors,
-  type JSONWebKeySet,
-  type JWTPayload,
-  jwtVerify,
-} from 'jose';
+import { createLocalJWKSet, decodeJwt, decodeProtectedHeader, type JWTPayload } from 'jose';
 import { SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import type { TrustedIssuerDocument } from '../../trust/store.js';
-import { MIN_REFRESH_MS } from '../client-assertion.js';
+import {
+  claimsSignedBy,
+  isOnlyAudience,
+  MAX_LENGTH,
+  MIN_REFRESH_MS,
+  TOLERANCE_SECONDS,
+} from '../client-assertion.js';
 import type { AssertionDependencies } from './issue.js';
 import { readKeySet } from './key-set.js';
 import { ASSERTION_TYPE, MAX_LIFETIME_SECONDS } from './trust.js';
@@ -33,12 +31,8 @@ export interface VerifiedAssertion {
 /** What is accepted of other providers, which sign with RSA more often than not. */
 const ALGORITHMS = ['EdDSA', 'Ed25519', 'ES256', 'PS256', 'RS256'];
 
-const MAX_LENGTH = 8 * 1024;
 const MAX_TEXT_LENGTH = 512;
 const MAX_ENTRIES = 10;
-
-/** How much later than here it may be at the issuer. */
-const TOLERANCE_SECONDS = 60;
 
 /** What changes the meaning of an assertion and is not supported: without it, the access token would claim too much. */
 const UNSUPPORTED = ['act', 'authorization_details', 'tenant', 'aud_tenant'] as const;
@@ -103,39 +97,17 @@ async function readClaims(
 ): Promise<JWTPayload | null> {
   const { clock } = deps;
   const known = await readKeySet(issuer, ip, deps);
-  const claims = known && (await claimsSignedBy(assertion, known, clock.now()));
+  const claims =
+    known && (await claimsSignedBy(assertion, createLocalJWKSet(known), ALGORITHMS, clock.now()));
   if (claims || !known) return claims;
   // The issuer may have a new key since.
   const newer = await readKeySet(issuer, ip, deps, clock.now() - MIN_REFRESH_MS);
-  return newer && claimsSignedBy(assertion, newer, clock.now());
+  return newer && claimsSignedBy(assertion, createLocalJWKSet(newer), ALGORITHMS, clock.now());
 }
-
-/** The claims if one of these keys has signed them, else `null`. The caller checks the type, and times except `nbf`. */
-async function claimsSignedBy(
-  assertion: string,
-  keys: JSONWebKeySet,
-  now: number,
-): Promise<JWTPayload | null> {
-  const options = {
-    algorithms: ALGORITHMS,
-    currentDate: new Date(now),
-    clockTolerance: TOLERANCE_SECONDS,
-  };
-  try {
-    return (await jwtVerify(assertion, createLocalJWKSet(keys), options)).payload;
-  } catch (error) {
-    if (error instanceof errors.JOSEError || error instanceof TypeError || isInvalidKey(error)) return null;
-    throw error;
-  }
-}
-
-/** WebCrypto refuses keys with values that are not valid. */
-const isInvalidKey = (error: unknown): boolean => error instanceof DOMException;
 
 function problemOf(claims: JWTPayload, clientId: string, audience: string, now: number): string | null {
   const { aud, sub, exp, iat, jti, client_id: named, cnf, resource, scope } = claims;
-  if (aud !== audience && !(Array.isArray(aud) && aud.length === 1 && aud[0] === audience))
-    return 'aud of the assertion must be the issuer of this server.';
+  if (!isOnlyAudience(audience, aud)) return 'aud of the assertion must be the issuer of this server.';
   if (named !== clientId) return 'client_id of the assertion is another client.';
   if (!isText(sub)) return `sub of the assertion must be a string of at most ${MAX_TEXT_LENGTH} characters.`;
   if (!isText(jti)) return `jti of the assertion must be a string of at most ${MAX_TEXT_LENGTH} characters.`;

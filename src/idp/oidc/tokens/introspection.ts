@@ -5,7 +5,7 @@ import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { grantIdOf, REFRESH_IDLE_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { Prove } from '../proofs.js';
-import { namesIn, type ResourceServer } from '../resources.js';
+import { namesIn } from '../resources.js';
 import type { IntrospectionResponse } from '../schemas.js';
 import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
@@ -54,7 +54,7 @@ const INACTIVE: Introspection = { active: false };
 
 /** Describes an access token to the resource server that is its audience. */
 export async function introspectForResource(
-  server: ResourceServer,
+  server: { identifier: string },
   token: string,
   deps: OidcShared,
 ): Promise<Introspection> {

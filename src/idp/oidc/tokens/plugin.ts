@@ -5,7 +5,6 @@ import { access, type FastifyTypebox } from '../../../core/http/routes.js';
 import { authenticate, authenticateClient, findClient, invalidClient } from '../client-auth.js';
 import { type Client, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import type { ResourceServer } from '../resources.js';
 import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js';
 import type { OidcServices } from '../services.js';
 import { type AgentClient, authenticateClientOrAgent, isAgent } from './agents.js';
@@ -110,8 +109,7 @@ export async function introspectionPlugin(fastify: FastifyTypebox, services: Oid
       const credentials = readCredentials(request);
       const { body: fields, ip } = credentials;
       // Both are found by the format of their identifiers, so only one lookup reads the store.
-      const find = async (id: string): Promise<Client | ResourceServer | null> =>
-        (await findClient(id, ip, directory)) ?? resources.findServer(id);
+      const find = async (id: string) => (await findClient(id, ip, directory)) ?? resources.findServer(id);
       const caller = await authenticate(credentials, find, services);
       // A client_id alone is not authentication (RFC 7662 §2.1).
       if (isPublicClient(caller)) throw invalidClient();

@@ -11,11 +11,12 @@ import { oidcErrors } from '../../errors.js';
 import { scopesOf } from '../../resources.js';
 import type { OidcServices } from '../../services.js';
 import { mountPath } from '../../sessions.js';
-import type { FirstPartyPage, Interaction } from '../interaction-token.js';
+import { beginForm } from '../begin-form.js';
+import type { FirstPartyPage } from '../interaction-token.js';
 import { continueHref, nameOf, refusedRequestPage, type SignInRequest } from '../pages.js';
 import type { AuthorizationRequest, ErrorResponse } from '../request.js';
 import { sendResponse } from '../response.js';
-import type { ConsentBinding, ResumedInteraction } from '../service.js';
+import type { ResumedInteraction } from '../service.js';
 
 /** What the forms of sign-in, sign-up and consent have in common. */
 export type InteractionForms = ReturnType<typeof createInteractionForms>;
@@ -187,24 +188,6 @@ export function createInteractionForms(services: OidcServices) {
 
     complete,
   };
-}
-
-/**
- * Begins a form in this browser, which gets a cookie if it has none, and returns its token.
- *
- * @param bound what the form of a consent page is bound to, or the principal whose password was given
- */
-export function beginForm(
-  { authorization, cookies }: Pick<OidcServices, 'authorization' | 'cookies'>,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  signInRequest: SignInRequest,
-  bound?: ConsentBinding | Pick<Interaction, 'proven'>,
-): string {
-  const present = cookies.form.read(request);
-  const { token, cookie } = authorization.beginForm(signInRequest, present, bound);
-  if (cookie !== present) cookies.form.set(reply, cookie);
-  return token;
 }
 
 /** Whether a page of the provider follows: the one that was asked for, which decides who may use it, or that of a delegation. */

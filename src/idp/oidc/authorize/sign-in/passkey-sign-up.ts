@@ -5,8 +5,9 @@ import { AppError } from '../../../../core/kernel/errors.js';
 import { credentialProblems } from '../../../../core/passwords/form-problems.js';
 import type { PasskeySignUp } from '../../directory.js';
 import { PasskeySignUpBody } from '../../schemas.js';
+import { beginForm } from '../begin-form.js';
 import type { FormState } from '../pages.js';
-import { beginForm, type SignInServices } from './forms.js';
+import type { SignInServices } from './forms.js';
 import { requireOpen } from './sign-up.js';
 
 /** The sign-up with a passkey and without a password, which the script of the sign-up page submits. */

@@ -2,8 +2,9 @@ import { message } from '../../../../core/http/messages.js';
 import { access, type FastifyTypebox, requestSource } from '../../../../core/http/routes.js';
 import type { SignInPasskeys } from '../../directory.js';
 import { PasskeyBody } from '../../schemas.js';
+import { beginForm } from '../begin-form.js';
 import { nameOf } from '../pages.js';
-import { beginForm, type SignInServices } from './forms.js';
+import type { SignInServices } from './forms.js';
 
 /** The sign-in with a passkey, which the script of the sign-in page submits. */
 export async function passkeyPlugin(
