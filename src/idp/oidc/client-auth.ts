@@ -3,10 +3,11 @@ import { isSimpleCrossSite } from '../../core/http/browser.js';
 import type { Guard } from '../../core/http/routes.js';
 import { MINUTE } from '../../core/kernel/clock.js';
 import { isSecretOf, UNUSED_HASH } from '../../core/kernel/secrets.js';
-import { fixedWindow, type Throttle } from '../../core/throttle/throttle.js';
-import { type ClientAssertions, UNVERIFIED } from './client-assertion.js';
+import { fixedWindow } from '../../core/throttle/throttle.js';
+import { type KeyHolder, UNVERIFIED } from './client-assertion.js';
 import { type Client, type Directory, isPublicClient } from './directory.js';
 import { oidcErrors } from './errors.js';
+import type { OidcShared } from './shared.js';
 
 /** Wrong secrets from one address block. */
 const FAILURES = fixedWindow('failures.client', 60, MINUTE);
@@ -19,31 +20,23 @@ export interface ClientCredentials {
   isDisconnected(): boolean;
 }
 
-export interface ClientAuthDependencies {
-  directory: Directory;
-  throttle: Throttle;
-  assertions: ClientAssertions;
-}
-
 /**
  * The client of a token request (RFC 6749 §2.3): `client_secret_basic`, `client_secret_post`, `private_key_jwt`, or for
  * public clients only its `client_id`. Each client has one of them, both ways of sending a secret being the same one.
  *
  * @throws invalid_client, invalid_request for two methods at once, RATE_LIMITED
  */
-export const authenticateClient = (
-  credentials: ClientCredentials,
-  deps: ClientAuthDependencies,
-): Promise<Client> => authenticate(credentials, (id) => findClient(id, credentials.ip, deps.directory), deps);
+export const authenticateClient = (credentials: ClientCredentials, deps: OidcShared): Promise<Client> =>
+  authenticate(credentials, (id) => findClient(id, credentials.ip, deps.directory), deps);
 
 /** What authenticates as clients do. */
-export type Authenticatable = Pick<Client, 'id' | 'secretHash' | 'previousSecretHash' | 'jwks' | 'jwksUri'>;
+type Authenticatable = KeyHolder & Pick<Client, 'secretHash' | 'previousSecretHash'>;
 
 /** The same for clients and for others that authenticate as they do. */
 export async function authenticate<T extends Authenticatable>(
   credentials: ClientCredentials,
   find: (id: string) => Promise<T | null>,
-  deps: ClientAuthDependencies,
+  deps: OidcShared,
 ): Promise<T> {
   const { body, ip } = credentials;
   if (body['client_assertion'] !== undefined || body['client_assertion_type'] !== undefined)
@@ -96,7 +89,7 @@ export async function findClient(clientId: string, ip: string, directory: Direct
 async function authenticateByKey<T extends Authenticatable>(
   { authorization, body, ip }: ClientCredentials,
   find: (id: string) => Promise<T | null>,
-  { throttle, assertions }: ClientAuthDependencies,
+  { throttle, assertions }: OidcShared,
 ): Promise<T> {
   if (authorization !== undefined || body['client_secret'] !== undefined) {
     throw oidcErrors.invalid_request({

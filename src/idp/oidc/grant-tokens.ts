@@ -1,6 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { DAY, MINUTE, SECOND } from '../../core/kernel/clock.js';
 import { newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
+import type { Target } from './resources.js';
 import { GRANT, type GrantDocument, type IssuedToken } from './store.js';
 
 /**
@@ -124,14 +125,34 @@ export function refreshExpiry(
   return Math.min(now + REFRESH_IDLE_LIFETIME_MS, createdAt + REFRESH_MAX_LIFETIME_MS, end);
 }
 
+/** An access token that is issued. */
+export interface NewAccessToken {
+  /** For a resource, only its hash is used, as the `jti` of a signed token. */
+  accessToken: string;
+  /** The audience of the access token; `null` for an opaque one. */
+  target: Target | null;
+  /** Thumbprint of the key that the access token is bound to. */
+  key: string | undefined;
+  /** Remaining lifetime of the access token, in seconds. */
+  expiresIn: number;
+  /** The granted scope with that of the resource, or a part of it. */
+  scope: string;
+}
+
 /** The valid access tokens of a grant and a new one, the oldest first. */
 export function withAccessToken(
-  { accessTokens = [] }: Pick<GrantDocument, 'accessTokens'>,
-  token: Omit<IssuedToken, 'expiresAt'>,
-  { now, lifetimeSeconds }: { now: number; lifetimeSeconds: number },
+  { accessTokens = [], ...grant }: Pick<GrantDocument, 'accessTokens' | 'scope'>,
+  { accessToken, target, key, expiresIn, scope }: NewAccessToken,
+  now: number,
 ): IssuedToken[] {
   const valid = accessTokens.filter(({ expiresAt }) => expiresAt > now);
-  const issued = Object.assign({}, token, { expiresAt: now + lifetimeSeconds * SECOND });
+  const issued = {
+    hash: sha256(accessToken),
+    ...(scope !== grant.scope && { scope }),
+    ...(target && { resource: target.resource.identifier }),
+    ...(key !== undefined && { key }),
+    expiresAt: now + expiresIn * SECOND,
+  };
   return [...valid.slice(1 - MAX_ACCESS_TOKENS), issued];
 }
 

@@ -60,7 +60,7 @@ export default [
     tests: [['idp/oidc/client-keys', 'an assertion that is not one of this client for this issuer is refused']],
   },
   {
-    name: 'a revoked token for a resource is active', file: 'idp/oidc/tokens/resource-introspection.ts',
+    name: 'a revoked token for a resource is active', file: 'idp/oidc/tokens/introspection.ts',
     in: 'findAccessTokenFor',
     replace: 'isRevoked || !grant', by: '!grant',
     tests: [['idp/oidc/resources', 'an ended access is inactive for the resource server']],

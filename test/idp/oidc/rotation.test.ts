@@ -1,26 +1,25 @@
 import { createHash } from 'node:crypto';
-import { renameSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { createRemoteJWKSet, customFetch, jwtVerify } from 'jose';
 import * as oidc from 'openid-client';
 import t, { type Test } from 'tap';
 import { basic } from '../../kit/app.js';
+import { type FakeClock, fakeClock } from '../../kit/clock.js';
+import { fetchOf } from '../../kit/fetch.js';
 import {
-  ADMIN_TOKEN,
   authorizePath,
   CALLBACK,
   claimsOf,
   codeIn,
+  type IdpApp,
   ISSUER,
-  idpOptions,
+  idpApp,
   type RegisteredClient,
   redemption,
 } from '../../kit/idp.js';
-import { compiled, startProgram } from '../../kit/process.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 
 /**
- * Key rotation under load: programs behind a load balancer are restarted one by one, as docs/keys.md describes,
+ * Key rotation under load: servers behind a load balancer are replaced one by one, as docs/keys.md describes,
  * while applications verify their tokens as usual. All of them use the time of the test.
  */
 
@@ -38,64 +37,38 @@ interface Seeds {
   ed25519SeedPrevious?: string;
 }
 
-/** A manual clock for this process and for all programs that read its file. */
-function sharedClock(t: Test) {
-  const file = join(temporaryFolder(t), 'now');
-  let now = Date.UTC(2040, 0, 1);
-  const set = (time: number) => {
-    now = time;
-    writeFileSync(`${file}.new`, String(now));
-    renameSync(`${file}.new`, file);
-  };
-  set(now);
-  const { now: real } = Date;
-  // The client libraries use only Date.now.
-  Date.now = () => now;
-  t.teardown(() => {
-    Date.now = real;
-  });
-  return { file, now: () => now, advance: (milliseconds: number) => set(now + milliseconds) };
-}
-
-type Clock = ReturnType<typeof sharedClock>;
 type Fetch = (url: string, init?: RequestInit) => Promise<Response>;
 
-/** Programs on one store; requests alternate between them. */
-function fleet(t: Test, clock: Clock) {
-  const options = idpOptions(temporaryFolder(t));
-  const serving: { url: string; busy: Set<Promise<unknown>>; end(): Promise<number | null> }[] = [];
+/** Servers on one store; requests alternate between them. */
+function fleet(t: Test, clock: FakeClock) {
+  const folder = temporaryFolder(t);
+  const serving: { idp: IdpApp; busy: Set<Promise<Response>> }[] = [];
   let turn = 0;
 
-  const start = async (seeds: Seeds) => {
-    const args = [JSON.stringify({ ...options, ...seeds, clockFile: clock.file })];
-    const program = startProgram(t, compiled('test/idp/oidc/rotation-worker.js'), { args });
-    serving.push({ url: await program.url(), busy: new Set(), end: program.terminate });
+  const start = async (seeds: Seeds): Promise<IdpApp> => {
+    const idp = await idpApp(t, { folder, clock, ...seeds });
+    serving.push({ idp, busy: new Set() });
+    return idp;
   };
-  /** Starts a new program in place of the oldest, which completes its open requests. */
+  /** Starts a new server in place of the oldest, which completes its open requests. */
   const replace = async (seeds: Seeds) => {
     await start(seeds);
     const old = serving.shift();
     await Promise.all(old?.busy ?? []);
-    const code = await old?.end();
-    if (code !== 0) t.fail(`a program ended with ${code}`);
+    await old?.idp.server.stop();
   };
-  const send: Fetch = (url, init) => {
+  const send: Fetch = async (url, init) => {
     const chosen = serving[turn++ % serving.length];
-    if (!chosen) throw new Error('no program is running');
-    const answer = fetch(url.replace(ISSUER, chosen.url), { ...init, redirect: 'manual' });
-    const settled = answer.then(
-      (response) => response.clone().arrayBuffer(),
-      () => undefined,
-    );
-    chosen.busy.add(settled);
-    void settled.finally(() => chosen.busy.delete(settled));
-    return answer;
+    if (!chosen) throw new Error('no server is running');
+    const answer = fetchOf(chosen.idp)(url, init);
+    chosen.busy.add(answer);
+    return answer.finally(() => chosen.busy.delete(answer));
   };
   return { start, replace, send };
 }
 
 /** Caches answers for their max-age, like browsers and proxies. */
-function withCache(send: Fetch, clock: Clock): Fetch {
+function withCache(send: Fetch, clock: FakeClock): Fetch {
   const kept = new Map<string, { text: string; until: number }>();
   return async (url, init) => {
     const known = kept.get(url);
@@ -114,7 +87,7 @@ interface Application {
   /** Sends an authorization request as the agent and returns the redirect. */
   authorize(url: string): Promise<string>;
   send: Fetch;
-  clock: Clock;
+  clock: FakeClock;
 }
 
 /** One sign-in. Rejects when the application refuses a token. */
@@ -170,27 +143,26 @@ async function openidApplication({ client, authorize, send }: Application): Prom
 }
 
 /** Several applications of both kinds, and their failures. */
-async function setUp(t: Test, { programs }: { programs: number }) {
-  const clock = sharedClock(t);
+async function setUp(t: Test, { servers }: { servers: number }) {
+  const clock = fakeClock();
+  const { now } = Date;
+  // The client libraries use only Date.now.
+  Date.now = clock.now;
+  t.teardown(() => {
+    Date.now = now;
+  });
   const { start, replace, send } = fleet(t, clock);
-  for (let count = 0; count < programs; count++) await start({ ed25519Seed: seedOf(0) });
+  const first = await start({ ed25519Seed: seedOf(0) });
+  for (let count = 1; count < servers; count++) await start({ ed25519Seed: seedOf(0) });
 
-  const admin = async (path: string, body: object): Promise<Record<string, string>> => {
-    const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' };
-    const answer = await send(ISSUER + path, { method: 'POST', headers, body: JSON.stringify(body) });
-    return (await answer.json()) as Record<string, string>;
-  };
-  const agent = await admin('/v1/agents', { handle: 'agent@example.test' });
-  const authorization = basic(agent['handle'] ?? '', agent['password'] ?? '');
+  const { handle, password } = await first.mintAgent();
+  const headers = { authorization: basic(handle, password) };
+  const authorize = async (url: string) => (await send(url, { headers })).headers.get('location') ?? '';
   const visits: Visit[] = [];
-  for (const open of [joseApplication, openidApplication, joseApplication, openidApplication]) {
-    const made = await admin('/v1/clients', { redirect_uris: CALLBACK });
-    const [id = '', secret = ''] = [made['client_id'], made['client_secret']];
-    const client = { id, secret, redirectUri: CALLBACK };
-    const authorize = async (url: string) =>
-      (await send(url, { headers: { authorization } })).headers.get('location') ?? '';
-    visits.push(await open({ client, authorize, send: withCache(send, clock), clock }));
-  }
+  for (const open of [joseApplication, openidApplication, joseApplication, openidApplication])
+    visits.push(
+      await open({ client: await first.createClient(), authorize, send: withCache(send, clock), clock }),
+    );
 
   let done = 0;
   const failures: string[] = [];
@@ -204,14 +176,14 @@ async function setUp(t: Test, { programs }: { programs: number }) {
   return {
     failures,
     visited: () => done,
-    /** Restarts all programs one by one with these keys, while the applications continue. */
+    /** Replaces all servers one by one with these keys, while the applications continue. */
     async restart(seeds: Seeds) {
       let isOver = false;
       const loops = visits.map(async (one) => {
         while (!isOver) await visit(one);
       });
       try {
-        for (let count = 0; count < programs; count++) await replace(seeds);
+        for (let count = 0; count < servers; count++) await replace(seeds);
       } finally {
         isOver = true;
         await Promise.all(loops);
@@ -231,7 +203,7 @@ async function setUp(t: Test, { programs }: { programs: number }) {
 }
 
 t.test(`key rotations under load (${ROTATIONS}) fail no request`, async (t) => {
-  const { failures, visited, restart, pass, visitAll } = await setUp(t, { programs: 2 });
+  const { failures, visited, restart, pass, visitAll } = await setUp(t, { servers: 2 });
   await visitAll();
   for (let key = 0; key < ROTATIONS; key++) {
     await restart({ ed25519Seed: seedOf(key), ed25519SeedNext: seedOf(key + 1) });
@@ -248,7 +220,7 @@ t.test(`key rotations under load (${ROTATIONS}) fail no request`, async (t) => {
 // Proof that the test above detects mistakes; only in the long run.
 const SHORT = ROTATIONS === 1 && 'npm run test:rotations has it';
 t.test('rotation steps in another order, or too fast, break applications', { skip: SHORT }, async (t) => {
-  const { failures, restart, pass, visitAll } = await setUp(t, { programs: 1 });
+  const { failures, restart, pass, visitAll } = await setUp(t, { servers: 1 });
   await visitAll();
   const breaks = async (what: string) => {
     t.not(failures.length, 0, what);

@@ -3,8 +3,8 @@ import { oidcErrors } from '../errors.js';
 import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
 import { findAgent } from '../tokens/agents.js';
+import { findAccessTokenFor } from '../tokens/introspection.js';
 import type { TokenRequest } from '../tokens/request.js';
-import { findAccessTokenFor } from '../tokens/resource-introspection.js';
 
 /** The proof that an agent takes part in a request: `actor_token` (RFC 8693 §2.1). */
 

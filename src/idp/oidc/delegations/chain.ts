@@ -5,11 +5,11 @@ import { oidcErrors } from '../errors.js';
 import { findRefusal, namesIn } from '../resources.js';
 import type { OidcShared } from '../shared.js';
 import type { AgentClient } from '../tokens/agents.js';
+import { findAccessTokenFor } from '../tokens/introspection.js';
 import type { TokenResponse } from '../tokens/issuance.js';
 import { type AccessTokenClaims, type ActorClaim, actorClaim, TYPE } from '../tokens/jwt-access-token.js';
 import { confirmationOf, findProvenKey, tokenTypeOf } from '../tokens/key-binding.js';
 import type { TokenRequest } from '../tokens/request.js';
-import { findAccessTokenFor } from '../tokens/resource-introspection.js';
 import { proveActor } from './actor.js';
 import { traceOf } from './store.js';
 

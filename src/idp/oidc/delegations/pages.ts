@@ -1,6 +1,6 @@
 import { longTime, message } from '../../../core/http/messages.js';
 import type { Page } from '../../../core/http/pages.js';
-import { otherAccountHref, pageOf } from '../authorize/pages.js';
+import { otherAccountHref, pageOf, viewOfTarget } from '../authorize/pages.js';
 import type { AuthorizationRequest } from '../authorize/request.js';
 import { isSelfRegistered } from '../directory.js';
 import { mountPath } from '../sessions.js';
@@ -21,11 +21,7 @@ export function delegationPage(
     agentName: agent?.name ?? agent?.handle,
     agentHandle: agent?.handle,
     isAgentUnverified: agent !== undefined && isSelfRegistered(agent),
-    resourceName: target?.resource.name,
-    identifier: target?.resource.identifier,
-    permits: target?.resource.scopes
-      .filter(({ name }) => target.scopes.includes(name))
-      .map(({ description, sensitive = false }) => ({ description, sensitive })),
+    ...(target && viewOfTarget(target, false)),
     until: message('delegation.until', { when: longTime(now + lifetimeMs) }),
     ...(maxDepth > 1 && { handsOn: message('delegation.hands-on', { count: String(maxDepth - 1) }) }),
     handle,

@@ -1,13 +1,13 @@
 import type { PublicJwk } from '../../../core/kernel/public-jwk.js';
 import {
   authenticate,
-  type ClientAuthDependencies,
   type ClientCredentials,
   findClient,
   invalidClient,
   readSecret,
 } from '../client-auth.js';
 import type { Client, Directory, Principal } from '../directory.js';
+import type { OidcShared } from '../shared.js';
 
 /**
  * Agents as their own clients: `client_id` is their `sub`, and they authenticate with a key (`private_key_jwt`) or with their
@@ -37,7 +37,7 @@ export async function findAgent(
 /** A client, or an agent as its own. @throws invalid_client, invalid_request, RATE_LIMITED */
 export async function authenticateClientOrAgent(
   credentials: ClientCredentials,
-  deps: ClientAuthDependencies,
+  deps: OidcShared,
 ): Promise<Client | AgentClient> {
   const { directory } = deps;
   if (credentials.body['client_assertion'] === undefined) {

@@ -1,4 +1,4 @@
-import { newId, sha256, UNUSED_HASH } from '../../../core/kernel/secrets.js';
+import { newId, UNUSED_HASH } from '../../../core/kernel/secrets.js';
 import type { Principal } from '../directory.js';
 import { newGrantToken, withAccessToken } from '../grant-tokens.js';
 import type { Target } from '../resources.js';
@@ -26,14 +26,13 @@ export function createDirectGrant(
   const { clock, random } = deps;
   const { resource, scopes } = target;
   const id = newId(GRANT, clock, random);
-  const accessToken = newGrantToken('at_', id, random);
   const now = clock.now();
-  const expiresIn = resource.tokenLifetimeSeconds;
-  const issued = {
-    hash: sha256(accessToken),
-    resource: resource.identifier,
+  const token = {
+    accessToken: newGrantToken('at_', id, random),
+    target,
+    key,
+    expiresIn: resource.tokenLifetimeSeconds,
     scope: scopes.join(' '),
-    ...(key !== undefined && { key }),
   };
   const grant: GrantDocument = {
     id,
@@ -48,11 +47,8 @@ export function createDirectGrant(
     resources: [{ resource: resource.identifier, scopes }],
     ...authentication,
     createdAt: now,
-    accessTokens: withAccessToken({}, issued, { now, lifetimeSeconds: expiresIn }),
+    accessTokens: withAccessToken({ scope: '' }, token, now),
   };
-  const tokens = { accessToken, target, key, expiresIn, scope: issued.scope, refreshToken: undefined };
-  return {
-    grant,
-    respond: () => createTokenResponse({}, grant, principal, { ...tokens, nonce: undefined }, deps),
-  };
+  const tokens = { ...token, refreshToken: undefined, nonce: undefined };
+  return { grant, respond: () => createTokenResponse({}, grant, principal, tokens, deps) };
 }

@@ -10,6 +10,7 @@ import type { IntrospectionResponse } from '../schemas.js';
 import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
 import { findOwner } from './issuance.js';
+import { type AccessTokenClaims, type ActorClaim, readAccessToken } from './jwt-access-token.js';
 import { confirmationOf, tokenTypeOf } from './key-binding.js';
 
 /** A valid opaque access token with its grant and its owner. */
@@ -47,6 +48,35 @@ export async function userinfo(
   return deps.claimsOf(found.principal, found.scope);
 }
 
+/** The claims of a valid token for this resource server; `null` for every other one. */
+export async function findAccessTokenFor(
+  { identifier }: { identifier: string },
+  token: string,
+  deps: OidcShared,
+): Promise<AccessTokenClaims | null> {
+  const claims = await readAccessToken(token, deps);
+  if (claims?.aud !== identifier) return null;
+  const [isRevoked, grant] = await Promise.all([
+    deps.revocations.includes(claims),
+    deps.grants.findOne({ id: claims.txn }),
+  ]);
+  if (isRevoked || !grant || grant.revokedAt !== undefined) return null;
+  if (claims.sid !== undefined && !(await deps.sessionDocuments.findOne({ id: claims.sid }))) return null;
+  // Each agent of a chain, as it was when it got the token; findOwner checks the delegation.
+  if (claims.act && !(await areUnchanged(claims.act, deps))) return null;
+  // An agent may be its own client.
+  if (grant.clientId !== grant.sub && !(await deps.directory.findClient(grant.clientId))) return null;
+  return (await findOwner(grant, deps)) ? claims : null;
+}
+
+async function areUnchanged(act: ActorClaim, { directory }: OidcShared): Promise<boolean> {
+  for (let actor: ActorClaim | undefined = act; actor; actor = actor.act) {
+    const agent = await directory.findPrincipal(actor.sub);
+    if (agent?.kind !== 'agent' || agent.epoch !== actor.epoch) return false;
+  }
+  return true;
+}
+
 /** The introspection response (RFC 7662 §2.2). Invalid tokens and those of other clients are inactive. */
 type Introspection = Static<typeof IntrospectionResponse>;
 
@@ -58,7 +88,6 @@ export async function introspectForResource(
   token: string,
   deps: OidcShared,
 ): Promise<Introspection> {
-  const { findAccessTokenFor } = await import('./resource-introspection.js');
   const claims = await findAccessTokenFor(server, token, deps);
   return claims ? { active: true, token_type: tokenTypeOf(claims.cnf?.jkt), ...claims } : INACTIVE;
 }

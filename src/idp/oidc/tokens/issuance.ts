@@ -3,26 +3,16 @@ import { toSeconds } from '../../../core/kernel/clock.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import { AMR } from '../claims.js';
 import type { Client, Principal } from '../directory.js';
-import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
-import type { Target } from '../resources.js';
+import { type NewAccessToken, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { TokenResponseBody } from '../schemas.js';
 import type { OidcShared } from '../shared.js';
 import { clientTrace, type GrantDocument } from '../store.js';
+import { signAccessToken } from './jwt-access-token.js';
 import { tokenTypeOf } from './key-binding.js';
 
 export type TokenResponse = Static<typeof TokenResponseBody>;
 
-export interface IssuedTokens {
-  /** For a resource, only its hash is used, as the `jti` of a signed token. */
-  accessToken: string;
-  /** The audience of the access token; `null` for an opaque one. */
-  target: Target | null;
-  /** Thumbprint of the key that the access token is bound to. */
-  key: string | undefined;
-  /** Remaining lifetime of the access token, in seconds. */
-  expiresIn: number;
-  /** The granted scope with that of the resource, or a part of it. */
-  scope: string;
+export interface IssuedTokens extends NewAccessToken {
   refreshToken: string | undefined;
   /** Of the authorization request. Only the first id_token contains it (OIDC Core §12.2). */
   nonce: string | undefined;
@@ -37,9 +27,8 @@ export async function createTokenResponse(
   deps: OidcShared,
 ): Promise<TokenResponse> {
   const { accessToken, target } = issued;
-  const signAccessToken = target && (await import('./jwt-access-token.js')).signAccessToken;
   return {
-    access_token: signAccessToken
+    access_token: target
       ? await signAccessToken(grant, principal, { ...issued, target, jti: sha256(accessToken) }, deps)
       : accessToken,
     token_type: tokenTypeOf(issued.key),

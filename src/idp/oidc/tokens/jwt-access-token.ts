@@ -6,7 +6,7 @@ import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
 import { confirmationOf } from './key-binding.js';
 
-/** Access tokens for resources (RFC 9068). Loaded with the first of them. */
+/** Access tokens for resources (RFC 9068). */
 
 /** The type in the header, which distinguishes them from every other token of the same keys. */
 export const TYPE = 'at+jwt';

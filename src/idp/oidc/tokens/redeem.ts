@@ -122,17 +122,12 @@ function newTokens(
 async function consume(
   client: Client,
   grant: GrantDocument,
-  { accessToken, refreshToken, target, key, scope, expiresIn }: IssuedTokens,
+  tokens: IssuedTokens,
   { now, lifetimeMs }: { now: number; lifetimeMs: number },
   { grants, redemptions, answers }: OidcShared,
 ): Promise<boolean> {
   const { id } = grant;
-  const hash = sha256(accessToken);
-  const issued = {
-    hash,
-    ...(target && { scope, resource: target.resource.identifier }),
-    ...(key !== undefined && { key }),
-  };
+  const { refreshToken, key } = tokens;
   const isConsumed = await grants
     .changeOne(
       {
@@ -145,7 +140,7 @@ async function consume(
         set: {
           consumedAt: now,
           ...(answers && { unansweredSince: now }),
-          accessTokens: withAccessToken(grant, issued, { now, lifetimeSeconds: expiresIn }),
+          accessTokens: withAccessToken(grant, tokens, now),
           ...(refreshToken !== undefined && {
             refreshHash: sha256(refreshToken),
             refreshExpiresAt: refreshExpiry(grant, now),
@@ -156,6 +151,7 @@ async function consume(
       },
     )
     .catch((error: unknown) => {
+      const hash = sha256(tokens.accessToken);
       redemptions.remember(id, { id, clientId: client.id, consumedAt: now, hash }, error);
       throw error;
     });

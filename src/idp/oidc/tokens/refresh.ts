@@ -90,16 +90,11 @@ async function rotate(
   const now = clock.now();
   const target = await chooseTarget(grant, resources, principal, deps);
   const key = await findProvenKey(prove, grant.refreshKey, target);
-  const granted = narrowScope(scopeWith(grant.scope, target), fields['scope']);
+  const scope = narrowScope(scopeWith(grant.scope, target), fields['scope']);
   const expiresIn = lifetimeFor(target, grant, now);
-  const { accessToken, refreshToken } = deriveSuccessor(id, token, seeds[0]);
-  const issued = {
-    hash: sha256(accessToken),
-    ...(granted !== grant.scope && { scope: granted }),
-    ...(target && { resource: target.resource.identifier }),
-    ...(key !== undefined && { key }),
-  };
-  const [presented, next] = [sha256(token), sha256(refreshToken)];
+  const successor = deriveSuccessor(id, token, seeds[0]);
+  const tokens = { ...successor, target, key, expiresIn, scope, nonce: undefined };
+  const [presented, next] = [sha256(token), sha256(successor.refreshToken)];
   const current: Where<GrantDocument> = { id, revision: grant.revision ?? null, revokedAt: null };
   const change: Change<GrantDocument> = {
     set: {
@@ -107,7 +102,7 @@ async function rotate(
       previousRefreshHash: presented,
       rotatedAt: now,
       refreshExpiresAt: refreshExpiry(grant, now),
-      accessTokens: withAccessToken(grant, issued, { now, lifetimeSeconds: expiresIn }),
+      accessTokens: withAccessToken(grant, tokens, now),
     },
     inc: { revision: 1 },
   };
@@ -121,7 +116,6 @@ async function rotate(
   });
   if (!isRotated) return null;
   rotations.forget(presented);
-  const tokens = { accessToken, target, key, expiresIn, scope: granted, refreshToken, nonce: undefined };
   return createTokenResponse(client, grant, principal, tokens, deps);
 }
 

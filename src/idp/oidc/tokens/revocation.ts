@@ -3,6 +3,7 @@ import type { Client } from '../directory.js';
 import { grantIdOf } from '../grant-tokens.js';
 import type { OidcShared } from '../shared.js';
 import { revokeGrant } from './issuance.js';
+import { readAccessToken } from './jwt-access-token.js';
 
 /**
  * Revokes a token of this client (RFC 7009): an access token alone, a refresh token with everything issued from the
@@ -18,9 +19,10 @@ export async function revokeToken(
   if (accessGrantId !== undefined) return revokeAccessToken(accessGrantId, client, token, deps);
   const id = grantIdOf('rt_', token) ?? grantIdOf('dt_', token);
   if (id === undefined) {
-    if (!token.startsWith('eyJ')) return;
-    const { revokeJwtAccessToken } = await import('./resource-introspection.js');
-    return revokeJwtAccessToken(client, token, deps);
+    // One for a resource is revoked until it expires.
+    const claims = token.startsWith('eyJ') ? await readAccessToken(token, deps) : null;
+    if (claims?.client_id === client.id) await deps.revocations.revokeToken(claims.jti);
+    return;
   }
   const grant = await deps.grants.findOne({ id });
   const presented = sha256(token);
