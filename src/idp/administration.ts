@@ -94,7 +94,7 @@ export async function openProvisioning(warn: (message: string) => void, { create
       }),
       list: resources.list,
     },
-    delegations: await granted.delegations(),
+    delegations: granted.delegations,
     /** Removes the second factor of a person; false without one. */
     removeFactor: (sub: string): Promise<boolean> => removeFactor(sub, COMMAND_SOURCE, removal),
     /** Removes all passkeys of a person and returns their number. */

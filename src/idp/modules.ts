@@ -61,7 +61,7 @@ export async function openModules(context: IdpContext) {
   const documents = createPublicDocuments(context);
   const registration = await openRegistration(context, { clients, documents, endClient });
   const directory = createDirectory(context, provisioning, registration?.metadataClients);
-  const oidc = await createOidcModule(context, {
+  const oidc = createOidcModule(context, {
     locales: context.messages.locales,
     isSignUpOpen: isSignupOpen,
     clientRegistration: { acceptsMetadata: clientIdMetadata, acceptsRegistration: clientRegistration },

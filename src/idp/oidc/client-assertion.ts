@@ -24,9 +24,6 @@ import type { Client } from './directory.js';
 /** What can sign an assertion. */
 export type KeyHolder = Pick<Client, 'id' | 'jwks' | 'jwksUri'>;
 
-/** Authentication of clients by a signature (RFC 7523 §3, with the rules of draft-ietf-oauth-rfc7523bis). */
-export type ClientAssertions = ReturnType<typeof createClientAssertions>;
-
 /** For everything before the signature is verified, so that the answer tells nothing about clients. */
 export const UNVERIFIED = 'Client authentication failed.';
 
@@ -50,6 +47,7 @@ const TYPES: readonly unknown[] = [undefined, 'JWT', 'jwt', 'client-authenticati
 
 export const JWK_SET_TYPE = /^application\/(jwk-set\+)?json$/i;
 
+/** Authentication of clients by a signature (RFC 7523 §3, with the rules of draft-ietf-oauth-rfc7523bis). */
 export function createClientAssertions({
   usedAssertions,
   readDocument,

@@ -11,7 +11,7 @@ import {
   logoutNoticeCollection,
 } from './backchannel/store.js';
 import { createConsentService } from './consents.js';
-import type { Delegations } from './delegations/service.js';
+import { createDelegations, type Delegations } from './delegations/service.js';
 import { delegationCollection } from './delegations/store.js';
 import type { Directory } from './directory.js';
 import { createRevocations, revocationCollection } from './revocations/service.js';
@@ -38,20 +38,14 @@ export function createGrantedAccess(
   const delegationDocuments = delegationCollection(store);
   const consentDocuments = consentCollection(store);
   const revocations = createRevocations({ ...context, revocationDocuments, resources });
-  let opened: Promise<Delegations> | undefined;
-  const delegations = (): Promise<Delegations> => {
-    opened ??= import('./delegations/service.js').then(({ createDelegations }) =>
-      createDelegations({ ...context, delegationDocuments, findPrincipal, revocations }),
-    );
-    return opened;
-  };
+  const delegations = createDelegations({ ...context, delegationDocuments, findPrincipal, revocations });
 
   const sessionsEnded = (ended: Omit<EndedSessionsDocument, 'id'>): Write =>
     endedSessions.inserting({ id: newId('end_', clock, random), ...ended });
 
   /** There is any number of them, so they end after the commit. What a crash leaves is ended by a job. */
   const endDelegations = (...[of, by]: Parameters<Delegations['endAll']>): void =>
-    backgroundTasks.run('end of delegations', async () => (await delegations()).endAll(of, by));
+    backgroundTasks.run('end of delegations', () => delegations.endAll(of, by));
 
   /** What ends with a session, for the commit that deletes it. */
   const endSession = async (session: string): Promise<Effect> => ({
@@ -88,7 +82,6 @@ export function createGrantedAccess(
     revocationDocuments,
     consentDocuments,
     consents: createConsentService({ ...context, consents: consentDocuments, revocations }),
-    /** Loaded with the first call. */
     delegations,
     delegationDocuments,
     endSession,

@@ -22,38 +22,32 @@ export interface KeyMaterial {
   signsES256?: boolean;
 }
 
-const defined = (keys: (string | undefined)[]): string[] => keys.filter((key) => key !== undefined);
+/** The configured keys of each algorithm, by their place in a rotation. */
+const configuredKeys = (values: OidcConfiguration) => [
+  { current: values.ed25519Seed, next: values.ed25519SeedNext, previous: values.ed25519SeedPrevious },
+  { current: values.es256Key, next: values.es256KeyNext, previous: values.es256KeyPrevious },
+];
 
 /** The configured keys. */
 export function keyMaterial(values: OidcConfiguration) {
-  const { ed25519Seed, ed25519SeedNext, ed25519SeedPrevious } = values;
-  const { es256Key, es256KeyNext, es256KeyPrevious } = values;
-  const seeds: KeyMaterial['seeds'] = [ed25519Seed, ...defined([ed25519SeedNext, ed25519SeedPrevious])];
-  return {
-    seeds,
-    es256Keys: defined([es256Key, es256KeyNext, es256KeyPrevious]),
-    signsES256: es256Key !== undefined,
-  };
+  const [seeds = [], es256Keys = []] = configuredKeys(values).map((keys) =>
+    Object.values(keys).filter((key) => key !== undefined),
+  );
+  return { seeds: seeds as [string, ...string[]], es256Keys, signsES256: values.es256Key !== undefined };
 }
 
 /** A published key, and its place in a rotation. */
 export interface PublishedKey {
   id: string;
   algorithm: string;
-  use: (typeof USES)[number];
+  use: 'current' | 'next' | 'previous';
 }
-
-const USES = ['current', 'next', 'previous'] as const;
 
 /** What each published key is for, in the order of `keyMaterial`. */
 export function publishedKeys(values: OidcConfiguration, { jwks }: Keys): PublishedKey[] {
-  const { ed25519Seed, ed25519SeedNext, ed25519SeedPrevious } = values;
-  const { es256Key, es256KeyNext, es256KeyPrevious } = values;
-  const usesOf = (keys: (string | undefined)[]) => USES.filter((_, index) => keys[index] !== undefined);
-  const uses = [
-    ...usesOf([ed25519Seed, ed25519SeedNext, ed25519SeedPrevious]),
-    ...usesOf([es256Key, es256KeyNext, es256KeyPrevious]),
-  ];
+  const uses = configuredKeys(values).flatMap((keys) =>
+    Object.entries(keys).flatMap(([use, key]) => (key === undefined ? [] : [use as PublishedKey['use']])),
+  );
   return jwks.keys.flatMap(({ kid = '', alg = '' }, index) => {
     const use = uses[index];
     return use ? [{ id: kid, algorithm: alg, use }] : [];

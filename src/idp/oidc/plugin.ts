@@ -3,6 +3,7 @@ import { registerCors } from '../../core/http/cors.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { parPlugin } from './authorize/par.js';
 import { authorizePlugin } from './authorize/plugin.js';
+import { devicePlugin } from './device/plugin.js';
 import { discoveryPlugin } from './discovery.js';
 import { logoutPlugin } from './logout.js';
 import { revocationsPlugin } from './revocations/plugin.js';
@@ -24,10 +25,7 @@ export async function oidcPlugin(fastify: FastifyTypebox, services: OidcServices
   await fastify.register(introspectionPlugin, services);
   await fastify.register(revocationsPlugin, services);
   const { device } = services;
-  if (device) {
-    const { devicePlugin } = await import('./device/plugin.js');
-    await devicePlugin(fastify, { ...services, device });
-  }
+  if (device) await devicePlugin(fastify, { ...services, device });
   const publish = async (open: FastifyTypebox): Promise<void> => {
     await discoveryPlugin(open, services);
     await tokensPlugin(open, services);

@@ -5,7 +5,7 @@ import { createSingleUse, type UsedOnce } from '../../core/ops/single-use.js';
 import type { Collection } from '../../core/storage/collection.js';
 import { oidcErrors } from './errors.js';
 
-/** Proofs of possession of a key at the endpoints of the provider (DPoP, RFC 9449). Loaded with the first of them. */
+/** Proofs of possession of a key at the endpoints of the provider (DPoP, RFC 9449). */
 
 /**
  * Verifies the proof of a request and uses it up; repeated calls return the same key. Called where the rest of the request

@@ -7,7 +7,7 @@ import {
   PURGE_MARGIN_MS,
   purgeInBatches,
 } from '../../core/ops/purge.js';
-import type { Collection, Where } from '../../core/storage/collection.js';
+import type { Collection, DeclaredField, Where } from '../../core/storage/collection.js';
 import { partiesOf } from './consents.js';
 import type { DelegationDocument } from './delegations/store.js';
 import { grantExpiry, MAX_LIFETIME_WITHOUT_REFRESH_MS, REFRESH_MAX_LIFETIME_MS } from './grant-tokens.js';
@@ -38,8 +38,7 @@ export function createPurges(
     'orphaned-delegations': createSweep(delegationDocuments, { revokedAt: null }, async (items) => {
       let ended = 0;
       for (const one of items)
-        if ((await isOrphan(one, services)) && (await (await delegations()).end(one.id, { ip: 'local' })))
-          ended++;
+        if ((await isOrphan(one, services)) && (await delegations.end(one.id, { ip: 'local' }))) ended++;
       return ended;
     }),
   };
@@ -61,8 +60,9 @@ function createSweep<T extends { id: string }>(
     everySeconds: HOUR / SECOND,
     run: ({ signal }) =>
       purgeInBatches(signal, async () => {
-        const page = { where, sort: 'id', limit: PURGE_BATCH_SIZE, ...(after && { after }) } as const;
-        const { items, next } = await documents.page(page as never);
+        const sort = 'id' as DeclaredField<T>;
+        const query = { where, sort, limit: PURGE_BATCH_SIZE, ...(after && { after }) };
+        const { items, next } = await documents.page(query);
         const removed = await remove(items);
         after = next ?? undefined;
         return { removed, isLast: next === null };

@@ -1,21 +1,20 @@
-import { createExpiryPurge } from '../../core/ops/purge.js';
 import { createOutbound } from '../../core/outbound/request.js';
 import { createInteractionTokens } from './authorize/interaction-token.js';
 import { createSignInPages } from './authorize/pages.js';
 import { createAuthorization } from './authorize/service.js';
 import { createLogoutRequest } from './backchannel/request.js';
 import { createBackchannelLogout } from './backchannel/service.js';
-import { deviceRequestCollection } from './device/store.js';
+import { createDeviceFlow } from './device/service.js';
 import { createFirstPartySignIn } from './first-party-sign-in.js';
 import { createRefusals } from './refusals.js';
 import { createCookies, createSessionService } from './sessions.js';
-import { createShared, type OidcContext, type OidcModuleOptions, type OidcShared } from './shared.js';
+import { createShared, type OidcContext, type OidcModuleOptions } from './shared.js';
 import { createGrantTypes } from './tokens/grant-types.js';
 
 /** What the routes and jobs of OpenID Connect use. */
-export type OidcServices = Awaited<ReturnType<typeof createOidcServices>>;
+export type OidcServices = ReturnType<typeof createOidcServices>;
 
-export async function createOidcServices(context: OidcContext, options: OidcModuleOptions) {
+export function createOidcServices(context: OidcContext, options: OidcModuleOptions) {
   const { values, production, issuer } = context;
   const shared = createShared(context, options);
   const reach = values.backchannelPrivateNetworks || !production ? 'private' : 'public';
@@ -26,7 +25,7 @@ export async function createOidcServices(context: OidcContext, options: OidcModu
   const authorization = createAuthorization({ ...shared, interactionTokens, backchannel, sessions });
   const cookies = createCookies(issuer);
   const signInPages = createSignInPages(shared);
-  const device = await openDeviceFlow({ ...shared, sessions, backchannel });
+  const device = values.deviceFlow ? createDeviceFlow({ ...shared, sessions, backchannel }) : undefined;
   return {
     ...shared,
     backchannel,
@@ -39,19 +38,4 @@ export async function createOidcServices(context: OidcContext, options: OidcModu
     device,
     grantTypes: createGrantTypes(shared, device),
   };
-}
-
-/** Loads the sign-in of devices, if it is enabled. */
-async function openDeviceFlow(
-  services: OidcShared & {
-    sessions: ReturnType<typeof createSessionService>;
-    backchannel: ReturnType<typeof createBackchannelLogout>;
-  },
-) {
-  const { values, store, jobs, clock } = services;
-  if (!values.deviceFlow) return undefined;
-  const { createDeviceFlow } = await import('./device/service.js');
-  const requests = deviceRequestCollection(store);
-  jobs.add('device-request-purge', createExpiryPurge(requests, clock));
-  return createDeviceFlow({ ...services, requests });
 }

@@ -3,12 +3,13 @@ import { SECOND } from '../../core/kernel/clock.js';
 import type { Documents } from '../../core/outbound/documents.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { TrustService } from '../trust/service.js';
+import { createPushedAuthorization } from './authorize/pushed.js';
 import { createClaims } from './claims.js';
 import { createClientAssertions } from './client-assertion.js';
 import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
 import type { GrantedAccess } from './granted-access.js';
 import { createHintReader, createKeys, keyMaterial } from './keys.js';
-import type { Proofs } from './proofs.js';
+import { createProofs } from './proofs.js';
 import type { Resources } from './resources.js';
 import type { OidcConfiguration } from './schemas.js';
 import {
@@ -64,9 +65,6 @@ export function createShared(context: OidcContext, options: OidcModuleOptions) {
   const keys = createKeys(material);
   const grants = grantCollection(store);
   const usedAssertions = usedAssertionCollection(store);
-  const usedProofs = usedProofCollection(store);
-  const pushedRequests = pushedRequestCollection(store);
-  let proofs: Promise<Proofs> | undefined;
   return {
     ...context,
     ...options,
@@ -89,17 +87,7 @@ export function createShared(context: OidcContext, options: OidcModuleOptions) {
     issuesAssertions: trust !== undefined && values.identityAssertions !== 'accept',
     /** Whether identity assertions of other providers are accepted. */
     acceptsAssertions: trust !== undefined && values.identityAssertions !== 'issue',
-    /** Loaded with the first proof. */
-    proofs(): Promise<Proofs> {
-      proofs ??= import('./proofs.js').then(({ createProofs }) =>
-        createProofs({ ...context, usedProofs, seeds }),
-      );
-      return proofs;
-    },
-    /** Loaded with the first request that was pushed. */
-    async pushed() {
-      const { createPushedAuthorization } = await import('./authorize/pushed.js');
-      return createPushedAuthorization(pushedRequests, context);
-    },
+    proofs: createProofs({ ...context, usedProofs: usedProofCollection(store), seeds }),
+    pushed: createPushedAuthorization(pushedRequestCollection(store), context),
   };
 }

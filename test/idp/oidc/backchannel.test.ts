@@ -11,7 +11,7 @@ import type { Store } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { createLogoutRequest } from '../../../src/idp/oidc/backchannel/request.js';
 import { createBackchannelLogout } from '../../../src/idp/oidc/backchannel/service.js';
-import { endedSessionsCollection, logoutNoticeCollection } from '../../../src/idp/oidc/backchannel/store.js';
+import { logoutNoticeCollection } from '../../../src/idp/oidc/backchannel/store.js';
 import { type SessionDocument, sessionCollection } from '../../../src/idp/oidc/store.js';
 import { fakeClock } from '../../kit/clock.js';
 import { NO_EFFECT, SILENT_AUDIT } from '../../kit/effects.js';
@@ -289,7 +289,7 @@ t.test('an application that fails is notified again for nine hours, others at on
   clock.advance(6 * 24 * HOUR);
   await purge();
   const { items } = await service.failures.list({ after: undefined, limit: 10 });
-  t.match(items, [{ clientId: 'app', sub: session.sub, attempts: 8, reason: /./, nextAttemptAt: undefined }]);
+  t.match(items, [{ clientId: 'app', sub: session.sub, attempts: 8, lastFailure: /./, dueAt: undefined }]);
   clock.advance(2 * 24 * HOUR);
   await purge();
   t.equal(await notices.count(), 0, 'operators see it for a week');
@@ -307,8 +307,14 @@ t.test('operators see what fails, and retry it before it is due or after it was 
   await end(two);
   await run();
   const [latest, earliest] = await failures();
-  t.match(earliest, { clientId: 'app', sub: one.sub, since, attempts: 1, reason: 'status 503' });
-  t.match(latest, { sub: two.sub, nextAttemptAt: clock.now() + 30 * SECOND });
+  t.match(earliest, {
+    clientId: 'app',
+    sub: one.sub,
+    failingSince: since,
+    attempts: 1,
+    lastFailure: 'status 503',
+  });
+  t.match(latest, { sub: two.sub, dueAt: clock.now() + 30 * SECOND });
   t.equal(await service.failures.count(10), 2, 'a delivered notice is none');
   const id = earliest?.id ?? '';
   t.match(await service.failures.find(id), { id });
@@ -316,13 +322,13 @@ t.test('operators see what fails, and retry it before it is due or after it was 
   t.equal(await service.failures.retry(id, NO_EFFECT), true);
   await run();
   t.equal(attempts.length, 4, 'before it is due');
-  t.match(await service.failures.find(id), { since, attempts: 2 });
+  t.match(await service.failures.find(id), { failingSince: since, attempts: 2 });
   for (let hours = 0; hours < 24; hours++) {
     clock.advance(HOUR);
     await run();
   }
   const given = await service.failures.find(id);
-  t.match([given?.attempts, given?.nextAttemptAt], [8, undefined], 'given up');
+  t.match([given?.attempts, given?.dueAt], [8, undefined], 'given up');
   delete state.of['app'];
   t.equal(await service.failures.retry(id, NO_EFFECT), true);
   await run();
@@ -443,44 +449,6 @@ t.test('the application of a session is notified at the end of the session that 
   await run();
   t.equal(attempts.length, 2, 'also if that ends before the job runs');
   t.equal(await notices.count(), 0);
-});
-
-t.test('notices of sessions that have expired are removed', async (t) => {
-  const { begin, service, notices, clock } = await laboratory(t);
-  await begin('app');
-  const purge = () => service.jobs.purge.run({ term: 1, signal: new AbortController().signal });
-  clock.advance(36 * HOUR);
-  await purge();
-  t.equal(await notices.count(), 1);
-  clock.advance(SECOND);
-  await purge();
-  t.equal(await notices.count(), 0);
-});
-
-t.test('a run without anything to tell reads an empty collection and two ranges of an index', async (t) => {
-  const store = await openStore(`sqlite:${temporaryFolder(t)}/idp.db`);
-  t.teardown(() => store.close());
-  const calls: unknown[] = [];
-  const observed = <T extends object>(documents: T) =>
-    new Proxy(documents, {
-      get:
-        (target, name) =>
-        (...given: [{ where?: object }]) => {
-          calls.push([name, given[0].where]);
-          return (Reflect.get(target, name) as (...args: unknown[]) => unknown)(...given);
-        },
-    });
-  const notices = observed(logoutNoticeCollection(store));
-  const endedSessions = observed(endedSessionsCollection(store));
-  await store.ready();
-  const clock = fakeClock();
-  const { jobs } = createBackchannelLogout({ notices, endedSessions, clock } as never);
-  await jobs.send.run({ term: 1, signal: new AbortController().signal });
-  t.match(calls, [
-    ['page', undefined],
-    ['page', { dueAt: { lte: clock.now() } }],
-    ['page', { dueAt: { gt: Number } }],
-  ]);
 });
 
 t.test('only public addresses are called, whatever a name resolves to', async (t) => {

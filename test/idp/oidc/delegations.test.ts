@@ -540,7 +540,7 @@ t.test('a job ends delegations whose client or API has disappeared', async (t) =
   const run = async (...resources: string[]) => {
     const jobs = createPurges({
       delegationDocuments: stored,
-      delegations: async () => ({ end: async (id: string) => ended.push(id) > 0 }),
+      delegations: { end: async (id: string) => ended.push(id) > 0 },
       directory: { findClient: async (id: string) => (id === client.id ? { id } : null) },
       resources: { find: async (one: string) => (resources.includes(one) ? {} : null) },
     } as never);

@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Page } from '../../../core/http/pages.js';
 import { requestSource } from '../../../core/http/routes.js';
 import { type Consent, covers, NO_CONSENT } from '../consents.js';
+import { delegationPage } from '../delegations/pages.js';
 import { isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { ANY_PERSON, findRefusal, NEW_PERSON, scopesOf } from '../resources.js';
@@ -48,15 +49,11 @@ export function createBrowserResponses(services: OidcServices, forms: Interactio
   };
 
   /** The page on which a person allows an agent to act. */
-  const delegationPageOf = async (
+  const delegationPageOf = (
     authRequest: AuthorizationRequest,
-    user: SignedInUser,
+    { principal: { handle } }: SignedInUser,
     token: string,
-  ): Promise<Page> => {
-    const { handle } = user.principal;
-    const { delegationPage } = await import('../delegations/pages.js');
-    return delegationPage(authRequest, issuer(), { token, handle, now: clock.now() });
-  };
+  ): Page => delegationPage(authRequest, issuer(), { token, handle, now: clock.now() });
 
   async function sendPage(
     kind: InteractionKind,
@@ -74,7 +71,7 @@ export function createBrowserResponses(services: OidcServices, forms: Interactio
     const token = beginForm(services, request, reply, authRequest, boundTo);
     if (token.length > MAX_TOKEN_LENGTH) throw oidcErrors.uri_too_long();
     if (kind === 'consent' && user && authRequest.delegation) {
-      return pages.send(reply, await delegationPageOf(authRequest, user, token));
+      return pages.send(reply, delegationPageOf(authRequest, user, token));
     }
     if (kind === 'consent' && user) {
       const { handle } = user.principal;

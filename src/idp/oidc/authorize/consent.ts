@@ -40,7 +40,7 @@ export async function consentPlugin(
     }
     const { ip } = requestSource(request);
     if (authRequest.delegation) {
-      pages.keepForm(request, await browser.delegationPageOf(authRequest, user, token));
+      pages.keepForm(request, browser.delegationPageOf(authRequest, user, token));
       const authentication = { ...user, consent: known, isSilent: true, delegates: true };
       const approved = await authorization.approve(authRequest, authentication, ip);
       return sendResponse(pages, reply, approved, 303);

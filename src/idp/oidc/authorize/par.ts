@@ -5,6 +5,7 @@ import { oidcErrors } from '../errors.js';
 import { AnyForm, PushedResponse } from '../schemas.js';
 import type { OidcServices } from '../services.js';
 import { readCredentials, readProof } from '../tokens/request.js';
+import { PUBLIC_PUSHES } from './pushed.js';
 import { parametersIn, readParameters } from './request.js';
 import type { Parameters, RuleViolation } from './rules.js';
 
@@ -25,20 +26,18 @@ export async function parPlugin(fastify: FastifyTypebox, services: OidcServices)
       const credentials = readCredentials(request);
       const { ip } = credentials;
       const client = await authenticateClient(credentials, services);
-      const pushed = await services.pushed();
-      const { PUBLIC_PUSHES } = await import('./pushed.js');
       if (isPublicClient(client)) await throttle.count(PUBLIC_PUSHES, ip);
       const given = readParameters(parametersIn(request.body));
       let parameters: Parameters = { ...given, client_id: client.id };
       const validated = await authorization.validate(parameters, ip);
       if ('error' in validated) throw errorOf(validated.error.violation);
-      const prove = await readProof(request, reply, '/par', services);
+      const prove = readProof(request, reply, '/par', services);
       const key = await prove?.();
       // RFC 9449 §10.1
       if (key !== undefined && (parameters['dpop_jkt'] ?? key) !== key)
         throw oidcErrors.invalid_dpop_proof({ message: 'dpop_jkt is not the key of the proof.' });
       if (key !== undefined) parameters = { ...parameters, dpop_jkt: key };
-      return reply.code(201).send(await pushed.push(client.id, parameters));
+      return reply.code(201).send(await services.pushed.push(client.id, parameters));
     },
   );
 }

@@ -85,7 +85,7 @@ async function validate(
   const { client_id: clientId, request_uri: requestUri = '' } = given;
   if (!requestUri.startsWith(REQUEST_URI)) return authorization.validate(given, ip);
   // The other parameters of the address are ignored (RFC 9126 §4), except which form a link of the pages leads to.
-  const { parameters, pushedAt } = await (await pushed()).open(clientId, requestUri);
+  const { parameters, pushedAt } = await pushed.open(clientId, requestUri);
   const chosen = query.get('page');
   const page = parameters['prompt'] === 'none' ? undefined : FORMS.find((form) => form === chosen);
   const prompt = page && (page === 'sign-up' ? 'create' : 'login');

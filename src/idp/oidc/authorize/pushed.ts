@@ -8,8 +8,7 @@ import type { PushedRequestDocument, PushedRequests } from '../store.js';
 import { type PushedRequest, REQUEST_URI, wasUsed } from './pushed-request.js';
 import type { Parameters } from './rules.js';
 
-/** Authorization requests that clients have pushed (RFC 9126). Loaded with the first of them. */
-export type PushedAuthorization = ReturnType<typeof createPushedAuthorization>;
+/** Authorization requests that clients have pushed (RFC 9126). */
 
 export interface OpenedRequest {
   parameters: Parameters;

@@ -1,6 +1,6 @@
 import { decodeJwt } from 'jose';
 import { SCOPES } from '../claims.js';
-import type { DelegationRequest } from '../delegations/request.js';
+import { type DelegationRequest, findDelegationRequest } from '../delegations/request.js';
 import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { findTargets, namesIn, type Target } from '../resources.js';
@@ -93,7 +93,6 @@ async function readDelegation(
   { directory, resources }: OidcShared,
 ): Promise<DelegationRequest | RuleViolation | null> {
   if (parameters['requested_actor'] === undefined || !(await resources.hasAny())) return null;
-  const { findDelegationRequest } = await import('../delegations/request.js');
   return findDelegationRequest(parameters, targets, directory);
 }
 

@@ -114,8 +114,7 @@ export function createAuthorization(
     if (!target) return undefined;
     const { resource, scopes } = target;
     const permission = { person, agent, resource: resource.identifier, scopes, clientId: client.id, txn };
-    const delegations = await deps.delegations();
-    const given = await delegations.give({ ...permission, maxDepth, lifetimeMs }, ip);
+    const given = await deps.delegations.give({ ...permission, maxDepth, lifetimeMs }, ip);
     const { id, agentEpoch, expiresAt } = given;
     return { id, agent: agent.id, ...(agentEpoch !== undefined && { agentEpoch }), expiresAt };
   };
@@ -171,7 +170,7 @@ export function createAuthorization(
       codeExpiresAt: now + CODE_LIFETIME_MS,
     };
     const event = isSilent ? 'login.continued' : 'login.succeeded';
-    const usingPushed = pushed && (await deps.pushed()).using(pushed);
+    const usingPushed = pushed && deps.pushed.using(pushed);
     const outcome = await commit([
       usingPushed,
       connection,
@@ -236,7 +235,7 @@ export function createAuthorization(
       const boundTo = isConsent ? { sid, revocations } : {};
       const { client_id: clientId, request_uri: requestUri = '' } = parameters;
       const opened = requestUri.startsWith(REQUEST_URI)
-        ? await (await deps.pushed()).resume(clientId, requestUri)
+        ? await deps.pushed.resume(clientId, requestUri)
         : undefined;
       // The metadata of the client was fetched for the form.
       const validated = withPushed(

@@ -24,16 +24,7 @@ interface Attempt {
 export type BackchannelLogout = ReturnType<typeof createBackchannelLogout>;
 
 /** A notice that an application has not accepted. */
-export interface LogoutFailure {
-  id: string;
-  clientId: string;
-  sub: string;
-  since: number;
-  attempts: number;
-  reason: string;
-  /** Absent if it was given up. */
-  nextAttemptAt?: number;
-}
+export type LogoutFailure = LogoutNoticeDocument;
 
 const BATCH_SIZE = 50;
 
@@ -74,16 +65,6 @@ function byClient(notices: readonly LogoutNoticeDocument[]): Map<string, LogoutN
 }
 
 const FAILING = { failingSince: { gt: 0 } };
-
-const failureOf = (notice: LogoutNoticeDocument): LogoutFailure => ({
-  id: notice.id,
-  clientId: notice.clientId,
-  sub: notice.sub,
-  since: notice.failingSince ?? 0,
-  attempts: notice.attempts,
-  reason: notice.lastFailure ?? '',
-  ...(notice.dueAt !== undefined && { nextAttemptAt: notice.dueAt }),
-});
 
 const EVENTS = { 'http://schemas.openid.net/event/backchannel-logout': {} };
 
@@ -271,25 +252,13 @@ export function createBackchannelLogout(deps: OidcShared & { post: PostLogoutTok
     /** Notices that applications have not accepted. */
     failures: {
       /** The latest first. @throws VALIDATION_ERROR for an invalid `after` */
-      async list({
-        after,
-        limit,
-      }: {
-        after: string | undefined;
-        limit: number;
-      }): Promise<Page<LogoutFailure>> {
-        const query = { where: FAILING, sort: 'failingSince', desc: true, after, limit } as const;
-        const { items, next } = await readPage(notices, query);
-        return { items: items.map(failureOf), next };
-      },
+      list: ({ after, limit }: { after: string | undefined; limit: number }): Promise<Page<LogoutFailure>> =>
+        readPage(notices, { where: FAILING, sort: 'failingSince', desc: true, after, limit }),
 
       /** Up to `limit`. */
       count: (limit: number): Promise<number> => notices.count(FAILING, limit),
 
-      async find(id: string): Promise<LogoutFailure | null> {
-        const notice = await notices.findOne({ id, ...FAILING });
-        return notice && failureOf(notice);
-      },
+      find: (id: string): Promise<LogoutFailure | null> => notices.findOne({ id, ...FAILING }),
 
       /** Makes the next attempt now. `false` if there is no such notice any more. */
       async retry(id: string, record: Effect): Promise<boolean> {

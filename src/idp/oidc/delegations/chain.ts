@@ -79,7 +79,7 @@ async function readSubject(
   if (claims.cnf) throw refuse('An access token that is bound to a key cannot be handed on.');
   if (claims.client_id !== id && act.sub !== id)
     throw refuse('Only the current agent of subject_token and its client may hand it on.');
-  const found = await (await deps.delegations()).find(delegation);
+  const found = await deps.delegations.find(delegation);
   if (!found) throw refuse('The delegation has ended.');
   return { claims, act, maxDepth: found.delegation.maxDepth, person: found.person };
 }

@@ -10,7 +10,7 @@ import { ACCESS_TOKEN, JWT, proveDelegate } from './actor.js';
 import { chainDelegation } from './chain.js';
 import { traceOf } from './store.js';
 
-/** Token exchange (RFC 8693): access tokens with which an agent acts for a person. Loaded with the first request. */
+/** Token exchange (RFC 8693): access tokens with which an agent acts for a person. */
 
 /** The type of the token of a delegation, of which only its client and this provider know the format. */
 export const DELEGATION_TOKEN = 'urn:saas-backend:token-type:delegation';
@@ -61,7 +61,7 @@ async function exchangeDelegationToken(
     if (!delegation) return [];
     const detail = traceOf({ ...delegation, txn });
     return [
-      (await deps.delegations()).using(delegation.id),
+      deps.delegations.using(delegation.id),
       deps.audit.entry({ event: 'delegation.used', subject, ip: request.ip, detail }),
     ];
   };

@@ -2,13 +2,13 @@ import { DAY, isUnexpired } from '../../../core/kernel/clock.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import { type CommitPart, decideAndCommit, type Effect } from '../../../core/ops/commit.js';
 import type { ModuleContext } from '../../../core/server/module-context.js';
-import type { Page, Write } from '../../../core/storage/collection.js';
+import type { Page, PageQuery, Write } from '../../../core/storage/collection.js';
 import { pagesOf } from '../../../core/storage/pages.js';
 import type { Directory, Principal } from '../directory.js';
 import type { Revocations } from '../revocations/service.js';
 import { DELEGATION, type DelegationCollection, type DelegationDocument, traceOf } from './store.js';
 
-/** Delegations: which agents act for which people. Loaded with the first request that concerns one. */
+/** Delegations: which agents act for which people. */
 
 export const DEFAULT_LIFETIME_MS = 30 * DAY;
 export const MAX_LIFETIME_MS = 90 * DAY;
@@ -88,6 +88,14 @@ export function createDelegations(
     delegation.revokedAt === undefined &&
     (await commit(await ending(delegation, by))).committed;
 
+  const pageOf = async (
+    query: Pick<PageQuery<DelegationDocument>, 'where' | 'desc' | 'after'>,
+  ): Promise<Page<ActiveDelegation>> => {
+    const { items, next } = await delegationDocuments.page({ sort: 'id', limit: MAX_LISTED, ...query });
+    const active = await Promise.all(items.map(activate));
+    return { items: active.filter((one) => one !== null), next };
+  };
+
   return {
     /** Stores what a person has allowed. It replaces, and ends, what the person had allowed this agent there before. */
     give: (
@@ -151,26 +159,11 @@ export function createDelegations(
 
     /** The valid ones that a person has given, or that an agent has got; the latest first. */
     async list(of: { person: string } | { agent: string }): Promise<ActiveDelegation[]> {
-      const { items } = await delegationDocuments.page({
-        where: { ...of, revokedAt: null },
-        sort: 'id',
-        desc: true,
-        limit: MAX_LISTED,
-      });
-      const active = await Promise.all(items.map(activate));
-      return active.filter((one) => one !== null);
+      return (await pageOf({ where: { ...of, revokedAt: null }, desc: true })).items;
     },
 
     /** All valid ones. */
-    async page(after?: string): Promise<Page<ActiveDelegation>> {
-      const { items, next } = await delegationDocuments.page({
-        where: { revokedAt: null },
-        sort: 'id',
-        limit: MAX_LISTED,
-        ...(after !== undefined && { after }),
-      });
-      const active = await Promise.all(items.map(activate));
-      return { items: active.filter((one) => one !== null), next };
-    },
+    page: (after?: string): Promise<Page<ActiveDelegation>> =>
+      pageOf({ where: { revokedAt: null }, ...(after !== undefined && { after }) }),
   };
 }

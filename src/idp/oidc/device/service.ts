@@ -2,6 +2,7 @@ import { deviceOf } from '../../../core/http/request-details.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import { FUTURE_TOLERANCE_MS, isUnexpired, MINUTE, SECOND } from '../../../core/kernel/clock.js';
 import { isSecretOf, newId, sha256 } from '../../../core/kernel/secrets.js';
+import { createExpiryPurge } from '../../../core/ops/purge.js';
 import { nullIfTaken, type Write } from '../../../core/storage/collection.js';
 import { fixedWindow } from '../../../core/throttle/throttle.js';
 import { grantedScope } from '../authorize/request.js';
@@ -17,7 +18,7 @@ import type { TokenResponse } from '../tokens/issuance.js';
 import { redeemGrant } from '../tokens/redeem.js';
 import type { TokenRequest } from '../tokens/request.js';
 import { hashUserCode, newDeviceCode, newUserCode, readUserCode, requestIdOf } from './codes.js';
-import { DEVICE_REQUEST, type DeviceRequestDocument, type DeviceRequests } from './store.js';
+import { DEVICE_REQUEST, type DeviceRequestDocument, deviceRequestCollection } from './store.js';
 
 /** The sign-in of a device (RFC 8628). */
 export type DeviceFlow = ReturnType<typeof createDeviceFlow>;
@@ -53,10 +54,12 @@ const CODES_OF_ALL = fixedWindow('device.all', 10_000, 10 * MINUTE);
 const MAX_SCOPE_LENGTH = 1024;
 
 export function createDeviceFlow(
-  deps: OidcShared & { requests: DeviceRequests; sessions: SessionService; backchannel: BackchannelLogout },
+  deps: OidcShared & { sessions: SessionService; backchannel: BackchannelLogout },
 ) {
-  const { requests, grants, consents, sessions, backchannel, directory, resources } = deps;
+  const { store, jobs, grants, consents, sessions, backchannel, directory, resources } = deps;
   const { throttle, seeds, commit, audit, clock, random } = deps;
+  const requests = deviceRequestCollection(store);
+  jobs.add('device-request-purge', createExpiryPurge(requests, clock));
 
   const isOpen = ({ expiresAt }: Pick<DeviceRequestDocument, 'expiresAt'>): boolean =>
     isUnexpired(expiresAt, { now: clock.now(), life: DEVICE_CODE_LIFETIME_MS });

@@ -1,3 +1,4 @@
+import { EventEmitter, once } from 'node:events';
 import { REVOCATION_LIST_TYPE } from '../../../core/http/revocation-list.js';
 import { type Clock, every, MINUTE, SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
@@ -35,7 +36,7 @@ export function createRevocationFeed({
   let rereadAt = Number.NEGATIVE_INFINITY;
   let reading: Promise<void> | undefined;
   let current: { etag: string; content: Record<string, number | true> } = { etag: etagOf([]), content: {} };
-  const waiting = new Set<() => void>();
+  const changes = new EventEmitter().setMaxListeners(0);
   let stopPolling: (() => void) | undefined;
 
   const update = async (): Promise<void> => {
@@ -55,7 +56,7 @@ export function createRevocationFeed({
     const etag = etagOf(entries);
     if (etag === current.etag) return;
     current = { etag, content: Object.fromEntries(entries) };
-    for (const notify of waiting) notify();
+    changes.emit('change');
   };
 
   const refresh = (): Promise<void> => {
@@ -93,27 +94,18 @@ export function createRevocationFeed({
 
     /** Resolves once the list differs from `etag`, or when the signal is aborted. */
     async change(etag: string, signal: AbortSignal): Promise<void> {
-      if (etag !== current.etag || signal.aborted || waiting.size >= MAX_WAITING) return;
+      if (etag !== current.etag || signal.aborted || changes.listenerCount('change') >= MAX_WAITING) return;
       poll();
-      await new Promise<void>((resolve) => {
-        const notify = () => {
-          waiting.delete(notify);
-          signal.removeEventListener('abort', notify);
-          resolve();
-        };
-        waiting.add(notify);
-        signal.addEventListener('abort', notify);
-      });
-      if (waiting.size === 0) {
+      // It rejects only if the signal is aborted.
+      await once(changes, 'change', { signal }).catch(() => undefined);
+      if (changes.listenerCount('change') === 0) {
         stopPolling?.();
         stopPolling = undefined;
       }
     },
 
     /** Answers everyone who waits. */
-    close(): void {
-      for (const notify of waiting) notify();
-    },
+    close: () => void changes.emit('change'),
   };
 }
 

@@ -7,7 +7,7 @@ import type { TokenResponse } from './issuance.js';
 import { findProvenKey } from './key-binding.js';
 import type { TokenRequest } from './request.js';
 
-/** Access tokens of agents for themselves (RFC 6749 §4.4). Loaded with the first request. */
+/** Access tokens of agents for themselves (RFC 6749 §4.4). */
 
 /** @throws invalid_target, invalid_scope, invalid_dpop_proof, use_dpop_nonce */
 export async function issueToAgent(

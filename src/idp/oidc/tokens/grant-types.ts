@@ -1,9 +1,13 @@
+import { exchangeTokens } from '../delegations/exchange.js';
 import type { DeviceFlow } from '../device/service.js';
 import type { Client } from '../directory.js';
+import { issueAssertion } from '../identity-assertions/issue.js';
+import { redeemAssertion } from '../identity-assertions/redeem.js';
 import { ASSERTION_TOKEN, JWT_BEARER } from '../identity-assertions/trust.js';
 import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
 import type { AgentClient } from './agents.js';
+import { issueToAgent } from './client-credentials.js';
 import type { TokenResponse } from './issuance.js';
 import { findByCode, redeemCode } from './redeem.js';
 import { refreshTokens } from './refresh.js';
@@ -35,10 +39,7 @@ export interface GrantType {
  */
 export function createGrantTypes(deps: OidcShared, device: DeviceFlow | undefined) {
   const { resources, trust, issuesAssertions, acceptsAssertions } = deps;
-  const exchange: Handler<Client | AgentClient> = async (caller, request) => {
-    const { exchangeTokens } = await import('../delegations/exchange.js');
-    return exchangeTokens(caller, request, deps);
-  };
+  const exchange: Handler<Client | AgentClient> = (caller, request) => exchangeTokens(caller, request, deps);
   const grantTypes: Record<string, GrantType | undefined> = {
     authorization_code: {
       needsSigningKey: true,
@@ -51,10 +52,7 @@ export function createGrantTypes(deps: OidcShared, device: DeviceFlow | undefine
     },
     client_credentials: {
       needsResource: true,
-      async agents(agent, request) {
-        const { issueToAgent } = await import('./client-credentials.js');
-        return issueToAgent(agent, request, deps);
-      },
+      agents: (agent, request) => issueToAgent(agent, request, deps),
     },
     // Three exchanges, told apart by subject_token_type. Each is recorded in the audit; only the first changes a grant.
     // - the token of a delegation: ../delegations/exchange.ts, which rotates it as a refresh does
@@ -65,10 +63,7 @@ export function createGrantTypes(deps: OidcShared, device: DeviceFlow | undefine
       trust && acceptsAssertions
         ? {
             needsSigningKey: true,
-            async clients(client, request) {
-              const { redeemAssertion } = await import('../identity-assertions/redeem.js');
-              return redeemAssertion(client, request, { ...deps, trust });
-            },
+            clients: (client, request) => redeemAssertion(client, request, { ...deps, trust }),
           }
         : undefined,
     [DEVICE_GRANT]: device && {
@@ -79,12 +74,7 @@ export function createGrantTypes(deps: OidcShared, device: DeviceFlow | undefine
   /** Token exchange for the assertion that another authorization server accepts. */
   const assertion: GrantType | undefined =
     trust && issuesAssertions
-      ? {
-          async clients(client, request) {
-            const { issueAssertion } = await import('../identity-assertions/issue.js');
-            return issueAssertion(client, request, { ...deps, trust });
-          },
-        }
+      ? { clients: (client, request) => issueAssertion(client, request, { ...deps, trust }) }
       : undefined;
 
   return {

@@ -82,7 +82,7 @@ export async function findOwner(
   const [principal, consent] =
     sid === undefined ? [await finding] : await Promise.all([finding, consents.find(sub, clientId)]);
   if (principal?.epoch !== epoch) return null;
-  if (delegation && !(await (await delegations()).find(delegation.id))) return null;
+  if (delegation && !(await delegations.find(delegation.id))) return null;
   // Only people can revoke the access of an application.
   if (principal?.kind !== 'human') return principal;
   const current = consent ?? (await consents.find(sub, clientId));
@@ -113,7 +113,7 @@ export async function revokeGrant(
       revoking,
       await revocations.ending('txn', id),
       audit.entry({ event, subject: sub, ip, detail: clientTrace(grant) }),
-      ...(delegation ? await (await delegations()).ending(delegation.id, { ip }) : []),
+      ...(delegation ? await delegations.ending(delegation.id, { ip }) : []),
     ]);
     if (outcome.committed || outcome.unmet === revoking) return;
     // The delegation has ended since it was read.

@@ -43,7 +43,7 @@ export async function tokensPlugin(fastify: FastifyTypebox, services: OidcServic
       const respond = handlerOf(grantType, client, services);
       reply.header('pragma', 'no-cache');
       const resources = readResources(request.body);
-      const prove = await readProof(request, reply, '/token', services);
+      const prove = readProof(request, reply, '/token', services);
       const response = await respond({ fields, resources, prove, ip }, grant);
       if (!isAgent(client)) await directory.recordUse(client);
       return response;
@@ -86,8 +86,7 @@ export async function userinfoPlugin(fastify: FastifyTypebox, services: OidcServ
       if (token === undefined) {
         throw oidcErrors.invalid_token({ headers: challenge('Bearer') });
       }
-      const prove =
-        bound === undefined ? undefined : (await services.proofs()).prover(provenBy(request, '/userinfo'));
+      const prove = bound === undefined ? undefined : services.proofs.prover(provenBy(request, '/userinfo'));
       return userinfo(token, prove, services).catch((error: unknown) => {
         const { code, message } = error as { code?: unknown; message?: string };
         if (code !== 'invalid_token' && code !== 'invalid_dpop_proof') throw error;

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { FUTURE_TOLERANCE_MS, isRecent, isUnexpired } from '../../../core/kernel/clock.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
 import { isSecretOf, sha256 } from '../../../core/kernel/secrets.js';
+import { proveDelegate } from '../delegations/actor.js';
 import { type Client, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import {
@@ -54,10 +55,7 @@ export async function redeemCode(
   }
   const problem = redirectProblem(grant, redirectUri) ?? verifierProblem(grant.challenge, verifier);
   if (problem !== null) throw oidcErrors.invalid_grant({ message: problem });
-  if (grant.delegation) {
-    const { proveDelegate } = await import('../delegations/actor.js');
-    await proveDelegate(grant, request, deps);
-  }
+  if (grant.delegation) await proveDelegate(grant, request, deps);
   const response = await redeemGrant(client, grant, CODE_LIFETIME_MS, request, deps);
   if (response) return response;
   await revokeReplayed(grant.id, request.ip, deps);

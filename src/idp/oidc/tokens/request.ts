@@ -51,17 +51,16 @@ export const readResources = ({ resource = [] }: Static<typeof AnyForm>): string
   [resource].flat().filter((value) => value !== '');
 
 /** The proof of a request, not yet verified; `undefined` without one. */
-export async function readProof(
+export function readProof(
   request: FastifyRequest,
   reply: FastifyReply,
   path: string,
-  { proofs }: { proofs(): Promise<Proofs> },
-): Promise<Prove | undefined> {
+  { proofs }: { proofs: Proofs },
+): Prove | undefined {
   if (request.headers['dpop'] === undefined) return undefined;
-  const known = await proofs();
   // Also with errors, so that the next proof has it.
-  reply.header('dpop-nonce', known.nonce());
-  return known.prover(provenBy(request, path));
+  reply.header('dpop-nonce', proofs.nonce());
+  return proofs.prover(provenBy(request, path));
 }
 
 /** Node joins repeated headers with a comma, which no proof contains. */

@@ -20,8 +20,6 @@ export interface Redemption {
   hash: string;
 }
 
-export type UnknownGrantWrites = ReturnType<typeof trackUnknownGrantWrites>;
-
 /** Settles writes to grants that took effect unnoticed, so that the repetition of the client does not count as a replay. */
 export function trackUnknownGrantWrites(
   unknownWrites: UnknownWritesRegistry,
