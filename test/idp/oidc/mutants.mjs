@@ -56,7 +56,7 @@ export default [
   },
   {
     name: 'an assertion for another server is accepted', file: 'idp/oidc/client-assertion.ts', in: 'problemOf',
-    replace: 'if (aud !== issuer() &&', by: 'if (false &&',
+    replace: 'if (!isOnlyAudience(issuer(), aud))', by: 'if (false)',
     tests: [['idp/oidc/client-keys', 'an assertion that is not one of this client for this issuer is refused']],
   },
   {
@@ -77,8 +77,8 @@ export default [
   },
   {
     name: 'a refresh token works without its key', file: 'idp/oidc/tokens/refresh.ts', in: 'rotate',
-    replace: 'const key = await findProvenKey(prove, grant.refreshKey, target); const granted',
-    by: 'const key = await findProvenKey(prove, undefined, target); const granted',
+    replace: 'const key = await findProvenKey(prove, grant.refreshKey, target); const scope',
+    by: 'const key = await findProvenKey(prove, undefined, target); const scope',
     tests: [['idp/oidc/dpop', 'the refresh token of a public client works with its key only']],
   },
   {
@@ -149,7 +149,7 @@ export default [
   },
   {
     name: 'a public client needs no PKCE', file: 'idp/oidc/authorize/rules.ts',
-    replace: "if (isPublicClient(client)) return refuse('Public clients must send a code_challenge.');",
+    replace: "if (isPublicClient(client)) return invalid('Public clients must send a code_challenge.');",
     by: 'if (isPublicClient(client)) return null;',
     tests: [['idp/oidc/authorize', 'all other errors go to the application with its state and our issuer']],
   },
