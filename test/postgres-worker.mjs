@@ -1,4 +1,4 @@
-/** The PostgreSQL server that all test processes share with TEST_ENGINES=postgresql (`test/run.mjs`), in a thread of its own, like `mongod-worker.mjs`. */
+/** The PostgreSQL server that all test processes share (`test/run.mjs`), in a thread of its own, like `mongod-worker.mjs`. */
 import { parentPort } from 'node:worker_threads';
 import { startPostgres } from '../dist/test/kit/postgres.js';
 

@@ -112,18 +112,23 @@ function hasRoom(folder) {
   }
 }
 
+/** As `test/kit/engine.ts` says. */
+const isTested = (engine) => process.env.TEST_ENGINES?.split(',').includes(engine) ?? true;
+
 /** Started once for all files; see `test/core/storage/mongod.ts`. Returns how to stop it. */
 async function startMongod() {
   const { MONGOMS_SYSTEM_BINARY, TEST_MONGODB_URI } = process.env;
-  if (!MONGOMS_SYSTEM_BINARY || TEST_MONGODB_URI || files.length === 1) return async () => {};
+  if (!isTested('mongodb') || !MONGOMS_SYSTEM_BINARY || TEST_MONGODB_URI || files.length === 1)
+    return async () => {};
   return startServer('mongod-worker.mjs', 'SHARED_MONGODB_URI');
 }
 
-/** For the stores of the products; see `test/kit/engine.ts`. */
+/** Also for the stores of the products; see `test/kit/engine.ts`. */
 async function startPostgres() {
-  const { TEST_ENGINES, TEST_POSTGRESQL_URI } = process.env;
-  if (TEST_ENGINES !== 'postgresql' || TEST_POSTGRESQL_URI) return async () => {};
-  return startServer('postgres-worker.mjs', 'SHARED_POSTGRESQL_URI');
+  const isNeeded = isTested('postgresql') && !(isTested('sqlite') && files.length === 1);
+  if (!isNeeded || process.env.TEST_POSTGRESQL_URI) return async () => {};
+  // The tests that need it try again, and report the reason.
+  return startServer('postgres-worker.mjs', 'SHARED_POSTGRESQL_URI').catch(() => async () => {});
 }
 
 async function startServer(script, variable) {

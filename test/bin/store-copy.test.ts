@@ -13,8 +13,9 @@ import { openDatabase } from '../../src/core/storage/sqlite/store.js';
 import { declareIdpCollections } from '../../src/idp/collections.js';
 import { userCollection } from '../../src/saas/auth/store.js';
 import { declareSaasCollections } from '../../src/saas/collections.js';
+import { onEngines } from '../core/storage/engines.js';
+import type { Fresh } from '../core/storage/kit.js';
 import { onMongod } from '../core/storage/mongod.js';
-import { onPostgres } from '../core/storage/postgres.js';
 import { runProgram } from '../kit/command-line.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -150,43 +151,32 @@ async function moves(t: Test, from: string, to: string): Promise<void> {
   t.equal(await after.terminate(), 0);
 }
 
-t.test('a copy on another SQLite file continues sessions and accepts passwords', async (t) => {
-  const folder = temporaryFolder(t);
-  await moves(t, `sqlite:${join(folder, 'from.db')}`, `sqlite:${join(folder, 'to.db')}`);
-});
+const engines: [name: string, fresh: Fresh][] = [];
+await onEngines((...engine) => void engines.push(engine));
+
+// Between two files, so that one engine is enough for a test.
+for (const [from, source] of engines)
+  for (const [to, target] of engines)
+    if (from !== to || to === 'SQLite')
+      t.test(`a copy from ${from} to ${to} continues sessions and accepts passwords`, (t) =>
+        moves(t, source(t), target(t)),
+      );
 
 await onMongod((server) => {
   t.test('the plan of docs/storage.md moves a running service from SQLite to MongoDB', async (t) => {
     const from = `sqlite:${join(temporaryFolder(t), 'from.db')}`;
     await followsPlan(t, from, server.fresh(t), server.fresh(t));
   });
-
-  t.test('a copy from MongoDB to SQLite continues sessions and accepts passwords', async (t) => {
-    await moves(t, server.fresh(t), `sqlite:${join(temporaryFolder(t), 'to.db')}`);
-  });
-
-  t.test('a killed copy to MongoDB continues where it was killed', async (t) => {
-    await resumes(t, server.fresh(t), 5000);
-  });
 });
 
-await onPostgres(({ fresh }) => {
-  t.test('a copy from SQLite to PostgreSQL continues sessions and accepts passwords', async (t) => {
-    await moves(t, `sqlite:${join(temporaryFolder(t), 'from.db')}`, fresh(t));
-  });
+for (const [engine, fresh] of engines) {
+  const count = engine === 'SQLite' ? 30_000 : 5000;
+  t.test(`a killed copy to ${engine} continues where it was killed`, (t) => resumes(t, fresh(t), count));
 
-  t.test('a copy from PostgreSQL to SQLite continues sessions and accepts passwords', async (t) => {
-    await moves(t, fresh(t), `sqlite:${join(temporaryFolder(t), 'to.db')}`);
-  });
-
-  t.test('a killed copy to PostgreSQL continues where it was killed', async (t) => {
-    await resumes(t, fresh(t), 5000);
-  });
-});
-
-t.test('a killed copy to SQLite continues where it was killed', async (t) => {
-  await resumes(t, `sqlite:${join(temporaryFolder(t), 'to.db')}`, 30_000);
-});
+  t.test(`a paused copy to ${engine} is not taken over, and stops once another machine took over`, (t) =>
+    isTakenOver(t, fresh(t), count),
+  );
+}
 
 /** Starts to copy `from.db` and interrupts the command when a part is copied. */
 async function interruptHalfWay(t: Test, cwd: string, to: string, signal: 'SIGKILL' | 'SIGSTOP') {
@@ -259,10 +249,13 @@ async function resumes(t: Test, to: string, count: number): Promise<void> {
   t.equal(await countUsers(to), count);
 }
 
-/** The command is repeated on the same machine, and as if the first one ran on another machine. */
-t.test('a paused copy is not taken over, and stops once another machine took over', async (t) => {
+/**
+ * Pauses a copy and repeats the command, on the same machine and as if the first one ran on another machine.
+ *
+ * @param count enough documents to pause the command before the last one
+ */
+async function isTakenOver(t: Test, to: string, count: number): Promise<void> {
   const cwd = temporaryFolder(t);
-  const [to, count] = [`sqlite:${join(cwd, 'to.db')}`, 30_000];
   await fill(`sqlite:${join(cwd, 'from.db')}`, count);
   const paused = await interruptHalfWay(t, cwd, to, 'SIGSTOP');
   const repeat = () => copy(cwd, ['sqlite:from.db', 'NEW_URI', '--json'], { NEW_URI: to });
@@ -290,7 +283,7 @@ t.test('a paused copy is not taken over, and stops once another machine took ove
   t.match(err, /another command has continued this copy\. Wait until that one has ended|no response within/);
   const returned = (await countUsers(to)) - left;
   t.ok(returned <= 500, `at most the batch that was being sent returns, not ${returned} documents`);
-});
+}
 
 t.test('of two commands with one target, one copies', async (t) => {
   const cwd = temporaryFolder(t);

@@ -6,7 +6,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { onMongod } from '../core/storage/mongod.js';
+import { onEngines } from '../core/storage/engines.js';
 import { basic, PASSWORD, parseJson, SECRETS } from '../kit/app.js';
 import {
   ADMIN_TOKEN,
@@ -162,13 +162,7 @@ async function upgrade(t: Test, name: Name, databaseUri: string): Promise<void> 
   await STEPS[name](t, current, released, 'two');
 }
 
-for (const name of ['saas-backend', 'idp'] as const) {
-  t.test(`${name} is upgraded while it serves, on SQLite`, (t) =>
-    upgrade(t, name, `sqlite:${join(temporaryFolder(t), 'store.db')}`),
-  );
-}
-
-await onMongod((server) => {
+await onEngines((engine, fresh) => {
   for (const name of ['saas-backend', 'idp'] as const)
-    t.test(`${name} is upgraded while it serves, on MongoDB`, (t) => upgrade(t, name, server.fresh(t)));
+    t.test(`${name} is upgraded while it serves, on ${engine}`, (t) => upgrade(t, name, fresh(t)));
 });

@@ -3,12 +3,16 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { readRows } from './sqlite.js';
 
+/** Whether tests on this engine run: TEST_ENGINES names some, separated by commas. */
+export const isTested = (engine: 'sqlite' | 'mongodb' | 'postgresql'): boolean =>
+  process.env['TEST_ENGINES']?.split(',').includes(engine) ?? true;
+
 /**
- * The store of a product that belongs to a folder: a file there, or with TEST_ENGINES=postgresql a schema of the server that
- * `test/run.mjs` has started.
+ * The store of a product that belongs to a folder: a file there, or if TEST_ENGINES is without SQLite a schema of the PostgreSQL
+ * server that `test/run.mjs` has started.
  */
 export function storeIn(folder: string, product: 'saas' | 'idp'): string {
-  if (process.env['TEST_ENGINES'] !== 'postgresql') return `sqlite:${join(folder, `${product}.db`)}`;
+  if (isTested('sqlite')) return `sqlite:${join(folder, `${product}.db`)}`;
   const uri = process.env['TEST_POSTGRESQL_URI'] ?? process.env['SHARED_POSTGRESQL_URI'];
   if (!uri) throw new Error('There is no PostgreSQL server: run the file by test/run.mjs.');
   const name = createHash('sha256').update(folder).digest('hex').slice(0, 20);

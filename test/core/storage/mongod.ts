@@ -5,6 +5,7 @@
 import { once } from 'node:events';
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import t, { type Test } from 'tap';
+import { isTested } from '../../kit/engine.js';
 import { databaseUri, startReplicaSet } from '../../kit/mongod.js';
 import { serverPort } from '../../kit/port.js';
 import { withOrSkip } from '../../kit/skip.js';
@@ -34,7 +35,7 @@ export const onOwnMongod = (tests: (server: Mongod) => void): Promise<void> =>
 
 async function onServer(uri: string | undefined, tests: (server: Mongod) => void): Promise<void> {
   // The gate proves on MongoDB what the engine promises, the campaign that each domain needs no more (.ci/sections.mjs).
-  if (process.env['TEST_ENGINES'] === 'sqlite') return;
+  if (!isTested('mongodb')) return;
   const missing = {
     name: 'mongodb',
     subject: 'The MongoDB engine',

@@ -1,7 +1,11 @@
-/** A real PostgreSQL server for the tests: the one named by TEST_POSTGRESQL_URI, or one that this file starts on loopback. */
+/**
+ * A real PostgreSQL server for the tests: the one named by TEST_POSTGRESQL_URI, or a local one on loopback. `test/run.mjs` starts
+ * one for all files and names it in SHARED_POSTGRESQL_URI; files that crash their server start their own.
+ */
 
 import pg from 'pg';
 import t, { type Test } from 'tap';
+import { isTested } from '../../kit/engine.js';
 import { type PostgresServer, startPostgres } from '../../kit/postgres.js';
 import { withOrSkip } from '../../kit/skip.js';
 
@@ -16,9 +20,15 @@ export interface Postgres {
 }
 
 /** Runs tests on a server. Without one they are skipped, which is reported; with CI=true they fail. */
-export async function onPostgres(tests: (postgres: Postgres) => void): Promise<void> {
-  if (process.env['TEST_ENGINES'] === 'sqlite') return;
-  const uri = process.env['TEST_POSTGRESQL_URI'];
+export const onPostgres = (tests: (postgres: Postgres) => void): Promise<void> =>
+  onServer(process.env['TEST_POSTGRESQL_URI'] ?? process.env['SHARED_POSTGRESQL_URI'], tests);
+
+/** The same for tests that crash the server, which no other file may use then. */
+export const onOwnPostgres = (tests: (postgres: Postgres) => void): Promise<void> =>
+  onServer(process.env['TEST_POSTGRESQL_URI'], tests);
+
+async function onServer(uri: string | undefined, tests: (postgres: Postgres) => void): Promise<void> {
+  if (!isTested('postgresql')) return;
   const missing = {
     name: 'postgresql',
     subject: 'The PostgreSQL engine',
@@ -35,8 +45,10 @@ export async function onPostgres(tests: (postgres: Postgres) => void): Promise<v
   await withOrSkip(missing, start, tests);
 }
 
+/** Of all servers, because files of one process share one. */
+let schemas = 0;
+
 function postgresAt(uri: string, server: PostgresServer | null): Postgres {
-  let schemas = 0;
   const client: Postgres['client'] = async (t) => {
     const client = new pg.Client({ connectionString: uri });
     // Some tests stop the server.

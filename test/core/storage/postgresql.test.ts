@@ -16,9 +16,9 @@ import { startPostgres } from '../../kit/postgres.js';
 import { gate, waitUntil } from '../../kit/wait.js';
 import { contract } from './contract.js';
 import { begin, type Thing, thing, things } from './kit.js';
-import { onPostgres, type Postgres } from './postgres.js';
+import { onOwnPostgres, type Postgres } from './postgres.js';
 
-await onPostgres((postgres) => {
+await onOwnPostgres((postgres) => {
   const { fresh } = postgres;
   contract(t, 'postgresql', fresh);
 

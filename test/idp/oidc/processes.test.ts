@@ -7,7 +7,7 @@ import { grantCollection } from '../../../src/idp/oidc/store.js';
 import { clientCollection } from '../../../src/idp/provisioning/store.js';
 import { registrationTokenCollection } from '../../../src/idp/registration/store.js';
 import { createRegistrationTokens } from '../../../src/idp/registration/tokens.js';
-import { onMongod } from '../../core/storage/mongod.js';
+import { onEngines } from '../../core/storage/engines.js';
 import { type Answer, basic, PASSWORD, parseJson } from '../../kit/app.js';
 import { asserted, assertion, clientKey } from '../../kit/client-keys.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
@@ -194,46 +194,45 @@ async function races(
   });
 }
 
-await onMongod(({ fresh }) => {
-  t.test('four processes share one MongoDB', async (t) => races(t, await start(t, fresh(t))));
-});
+await onEngines((engine, fresh) => {
+  t.test(`four processes share one store of ${engine}`, async (t) => {
+    const started = await start(t, fresh(t));
+    const { programs, url, client, secrets, codeFor } = started;
+    await t.test('every race has one winner', (t) => races(t, started));
 
-t.test('four processes share one SQLite file', async (t) => {
-  const started = await start(t, `sqlite:${temporaryFolder(t)}/idp.db`);
-  const { programs, url, client, secrets, codeFor } = started;
-  await t.test('every race has one winner', (t) => races(t, started));
-
-  await t.test('logs contain no secret and no query, whatever fails', async (t) => {
-    const canary = 'canary-5QmXv8';
-    const code = await codeFor();
-    const { body } = await send(`${url}/token`, form(redemption(client, code)));
-    secrets.push(code, body.access_token, body.id_token, canary);
-    const page = await fetch(
-      url + authorizePath(client, { state: canary, nonce: canary, login_hint: canary }),
-    );
-    const interaction = /name="interaction" value="([^"]+)/.exec(await page.text())?.[1] as string;
-    const cookie = page.headers.getSetCookie()[0]?.split(';', 1)[0] as string;
-    secrets.push(interaction, cookie.split('=')[1] as string);
-    const login = new URLSearchParams({ interaction, handle: 'same@example.test', password: canary });
-    await send(`${url}/authorize/login`, { method: 'POST', headers: { cookie }, body: login });
-    await send(`${url}/authorize/login?${login}`, { method: 'POST', headers: { cookie }, body: '{' });
-    await send(`${url}/token?${redemption(client, code)}`, form(redemption(client, canary)));
-    await send(`${url}/v1/accounts`, json({ handle: `${canary}:`, password: canary }));
-    await send(`${url}/v1/agents`, json({}, canary));
-    for (const path of [
-      `/userinfo?access_token=${canary}`,
-      `/${canary}`,
-      `/%zz${canary}`,
-      `/authorize?${canary}`,
-    ]) {
-      await fetch(url + path, { headers: { authorization: basic('agent@example.test', canary) } });
-      await fetch(url + path, { headers: { authorization: `Bearer ${canary}`, cookie: `idp=${canary}` } });
-      await fetch(url + path, { headers: { accept: 'text/html', 'x-request-id': canary } });
-    }
-    for (const program of programs) t.equal(await program.terminate(), null, 'it has no handler of its own');
-    const log = programs.flatMap(({ lines }) => lines).join('\n');
-    t.match(log, /"route":"\/token"/, 'something was logged');
-    for (const secret of secrets) t.notOk(log.includes(secret), secret);
-    t.notMatch(log, /client_id=|redirect_uri=|agent@example|"level":50/);
+    await t.test('logs contain no secret and no query, whatever fails', async (t) => {
+      const canary = 'canary-5QmXv8';
+      const code = await codeFor();
+      const { body } = await send(`${url}/token`, form(redemption(client, code)));
+      secrets.push(code, body.access_token, body.id_token, canary);
+      const page = await fetch(
+        url + authorizePath(client, { state: canary, nonce: canary, login_hint: canary }),
+      );
+      const interaction = /name="interaction" value="([^"]+)/.exec(await page.text())?.[1] as string;
+      const cookie = page.headers.getSetCookie()[0]?.split(';', 1)[0] as string;
+      secrets.push(interaction, cookie.split('=')[1] as string);
+      const login = new URLSearchParams({ interaction, handle: 'same@example.test', password: canary });
+      await send(`${url}/authorize/login`, { method: 'POST', headers: { cookie }, body: login });
+      await send(`${url}/authorize/login?${login}`, { method: 'POST', headers: { cookie }, body: '{' });
+      await send(`${url}/token?${redemption(client, code)}`, form(redemption(client, canary)));
+      await send(`${url}/v1/accounts`, json({ handle: `${canary}:`, password: canary }));
+      await send(`${url}/v1/agents`, json({}, canary));
+      for (const path of [
+        `/userinfo?access_token=${canary}`,
+        `/${canary}`,
+        `/%zz${canary}`,
+        `/authorize?${canary}`,
+      ]) {
+        await fetch(url + path, { headers: { authorization: basic('agent@example.test', canary) } });
+        await fetch(url + path, { headers: { authorization: `Bearer ${canary}`, cookie: `idp=${canary}` } });
+        await fetch(url + path, { headers: { accept: 'text/html', 'x-request-id': canary } });
+      }
+      for (const program of programs)
+        t.equal(await program.terminate(), null, 'it has no handler of its own');
+      const log = programs.flatMap(({ lines }) => lines).join('\n');
+      t.match(log, /"route":"\/token"/, 'something was logged');
+      for (const secret of secrets) t.notOk(log.includes(secret), secret);
+      t.notMatch(log, /client_id=|redirect_uri=|agent@example|"level":50/);
+    });
   });
 });

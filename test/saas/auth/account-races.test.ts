@@ -1,4 +1,5 @@
-import t from 'tap';
+import t, { type Test } from 'tap';
+import { onEngines } from '../../core/storage/engines.js';
 import { PASSWORD } from '../../kit/app.js';
 import { mailSink } from '../../kit/mail.js';
 import { type Posted, post, spread, startAll } from '../../kit/saas-processes.js';
@@ -17,9 +18,9 @@ const tally = (answers: Posted[]) => {
   return counts;
 };
 
-t.test('races of accounts on one SQLite file', async (t) => {
+async function races(t: Test, databaseUri: string): Promise<void> {
   const sink = await mailSink(t);
-  const { urls } = await startAll(t, { emailSmtpUrl: sink.url });
+  const { urls } = await startAll(t, { emailSmtpUrl: sink.url, databaseUri });
   const [first] = urls as [string];
   const call = (path: string, body: object) => post(`${first}/api${path}`, body);
   const race = (path: string, bodyOf: (index: number) => object, token?: string) =>
@@ -76,4 +77,8 @@ t.test('races of accounts on one SQLite file', async (t) => {
     t.equal(INVALID_CREDENTIALS + RATE_LIMITED + UNAUTHENTICATED, MANY - 1, JSON.stringify(tally(answers)));
     t.ok(await signUp('gone@example.test'));
   });
+}
+
+await onEngines((engine, fresh) => {
+  t.test(`${engine}: races of accounts`, (t) => races(t, fresh(t)));
 });

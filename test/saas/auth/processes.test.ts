@@ -1,13 +1,13 @@
 import t, { type Test } from 'tap';
-import { onMongod } from '../../core/storage/mongod.js';
+import { onEngines } from '../../core/storage/engines.js';
 import { mailSink, readMail } from '../../kit/mail.js';
 import { post, spread, startAll } from '../../kit/saas-processes.js';
 
 /** Requests with mailed codes at four processes at once, with the system clock. */
 
-async function loginCodes(t: Test, more: { databaseUri?: string } = {}): Promise<void> {
+async function loginCodes(t: Test, databaseUri: string): Promise<void> {
   const sink = await mailSink(t);
-  const { urls } = await startAll(t, { emailLogin: true, emailSmtpUrl: sink.url, ...more });
+  const { urls } = await startAll(t, { emailLogin: true, emailSmtpUrl: sink.url, databaseUri });
   const [url] = urls as [string];
   const request = async () => {
     const asked = await post(`${url}/api/auth/email-login`, { email: 'ada@example.test' });
@@ -35,12 +35,8 @@ async function loginCodes(t: Test, more: { databaseUri?: string } = {}): Promise
   t.equal((await redeem(given)).signedIn, 0, 'too late');
 }
 
-t.test('four processes accept a mailed code once, and five wrong ones, on one SQLite file', async (t) =>
-  loginCodes(t),
-);
-
-await onMongod((server) => {
-  t.test('four processes accept a mailed code once, and five wrong ones, on one MongoDB', async (t) =>
-    loginCodes(t, { databaseUri: server.fresh(t) }),
+await onEngines((engine, fresh) => {
+  t.test(`${engine}: four processes accept a mailed code once, and five wrong ones`, (t) =>
+    loginCodes(t, fresh(t)),
   );
 });

@@ -18,7 +18,7 @@ import {
   paymentEventCollection,
   subscriptionCollection,
 } from '../../../src/saas/billing/store.js';
-import { onMongod } from '../../core/storage/mongod.js';
+import { onServers } from '../../core/storage/engines.js';
 import { billingOn, runJobs } from '../../kit/billing.js';
 import { type FakeClock, fakeClock } from '../../kit/clock.js';
 import { committing } from '../../kit/events.js';
@@ -352,14 +352,14 @@ t.test('provider calls do not ask for compressed answers', async (t) => {
   t.equal(calls[0]?.headers['accept-encoding'], 'identity');
 });
 
-await onMongod((server) => {
-  t.test('after a webhook storm on MongoDB all subscriptions match the provider', async (t) => {
-    const { problems } = await storm(7, { subscriptions: 10, events: 70 }, server.fresh(t));
+await onServers((engine, fresh) => {
+  t.test(`after a webhook storm on ${engine} all subscriptions match the provider`, async (t) => {
+    const { problems } = await storm(7, { subscriptions: 10, events: 70 }, fresh(t));
     t.same(problems, []);
   });
 
-  t.test('on MongoDB, every user is correct within a minute after an outage of the provider', async (t) => {
-    const { problems, wrongAtReturn } = await outage(6, server.fresh(t));
+  t.test(`on ${engine}, every user is correct within a minute after an outage of the provider`, async (t) => {
+    const { problems, wrongAtReturn } = await outage(6, fresh(t));
     t.same(problems, []);
     t.ok(wrongAtReturn > 0, `${wrongAtReturn} were wrong before`);
   });

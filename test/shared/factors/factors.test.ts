@@ -9,6 +9,7 @@ import { stepOfCode } from '../../../src/shared/factors/totp.js';
 import { addAccount, notices, readAccountOf } from '../../kit/accounts.js';
 import { fakeClock } from '../../kit/clock.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
+import { storeIn } from '../../kit/engine.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { processesOn } from '../processes.js';
 
@@ -38,7 +39,7 @@ function serviceOn(store: Store, ...keys: [string, ...string[]]): FactorService 
 /** Services of several processes, and an account whose app is being set up. */
 async function begun(t: Test) {
   // The next key is known everywhere before one process uses it.
-  const uri = `sqlite:${temporaryFolder(t)}/factors.db`;
+  const uri = storeIn(temporaryFolder(t), 'saas');
   const { store, service, spread } = await processesOn(t, uri, (each) => serviceOn(each, KEY, NEXT_KEY));
   await addAccount(store, ADA);
   const secret = (await service.begin(ADA, 'ada')).secret.replaceAll(' ', '');

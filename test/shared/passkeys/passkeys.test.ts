@@ -7,6 +7,7 @@ import { passkeyCollection, usedChallengeCollection } from '../../../src/shared/
 import { addAccount, notices, readAccountOf } from '../../kit/accounts.js';
 import { type Deviation, SoftwareAuthenticator } from '../../kit/authenticator.js';
 import { fakeClock } from '../../kit/clock.js';
+import { storeIn } from '../../kit/engine.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { processesOn } from '../processes.js';
 
@@ -45,7 +46,7 @@ const newForm = () => `form ${++forms}`;
 /** Services of several processes, and what they record. */
 async function processes(t: Test) {
   const events: string[] = [];
-  const uri = `sqlite:${temporaryFolder(t)}/passkeys.db`;
+  const uri = storeIn(temporaryFolder(t), 'saas');
   const opened = await processesOn(t, uri, (store) => serviceOn(store, events));
   await addAccount(opened.store, ADA.id);
   return { ...opened, events };
