@@ -7,16 +7,26 @@ import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import pg from 'pg';
 import { serverPort } from './port.js';
+import { childrenOf, sendSignal } from './process.js';
 
 /** A server that accepts connections without a password. */
 export interface PostgresServer {
   readonly port: number;
   /** The URI of its database, whose collation is that of a language: the engine must not depend on it. */
   readonly uri: string;
+  /** The folder of its data. */
+  readonly data: string;
+  /** The server and its process for each connection. */
+  readonly pids: readonly number[];
   signal(name: NodeJS.Signals): void;
-  /** Ends it like a crash. Returns a function that starts it again. */
-  crash(): Promise<() => Promise<void>>;
+  /** kill -9; with SIGQUIT, its connections have ended afterwards. Returns a function that starts it again. */
+  crash(name?: 'SIGKILL' | 'SIGQUIT'): Promise<() => Promise<void>>;
+  /** Starts it, after a crash, as the standby of another one, with a copy of its data. */
+  follow(primary: PostgresServer): Promise<void>;
+  /** Runs SQL. */
+  run(sql: string): Promise<void>;
   /** Ends it and deletes its data. */
   stop(): Promise<void>;
 }
@@ -27,14 +37,13 @@ const NOBODY = { uid: 65534, gid: 65534 };
 const READY = /database system is ready to accept (?:read-only )?connections/;
 
 /**
- * Starts a server with an empty database.
+ * Starts a server with an empty database, or the standby of a primary.
  *
  * @param settings as in postgresql.conf
- * @param isStandby whether it waits to become a primary
  */
 export async function startPostgres(
   settings: Record<string, string> = {},
-  isStandby = false,
+  primary?: PostgresServer,
 ): Promise<PostgresServer> {
   const owner = process.getuid?.() === 0 ? NOBODY : null;
   const folder = mkdtempSync(join(tmpdir(), 'postgres-'));
@@ -54,22 +63,36 @@ export async function startPostgres(
     },
   };
   const remove = () => rmSync(folder, { recursive: true, force: true });
+  const execute = promisify(execFile);
   const initialize = ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--no-sync'];
   const locale = ['--locale-provider=icu', '--icu-locale=en-US', '--locale=C.UTF-8'];
-  await promisify(execFile)(join(native, 'bin', 'initdb'), [...initialize, ...locale], options).catch(
-    (error) => {
-      remove();
-      throw error;
-    },
-  );
-  if (isStandby) writeFileSync(join(data, 'standby.signal'), '');
+  const create = () => execute(join(native, 'bin', 'initdb'), [...initialize, ...locale], options);
+  /** A backup of the running primary: https://www.postgresql.org/docs/current/continuous-archiving.html */
+  const copy = async (primary: PostgresServer) => {
+    rmSync(data, { recursive: true, force: true });
+    await withClient(primary.uri, async (client) => {
+      await client.query("SELECT pg_backup_start('standby', true)");
+      await execute('cp', ['--archive', primary.data, data]);
+      const { rows } = await client.query('SELECT labelfile FROM pg_backup_stop(false)');
+      writeFileSync(join(data, 'backup_label'), rows[0].labelfile);
+    });
+    rmSync(join(data, 'postmaster.pid'));
+    writeFileSync(join(data, 'standby.signal'), '');
+    for (const name of ['backup_label', 'standby.signal'])
+      if (owner) chownSync(join(data, name), owner.uid, owner.gid);
+    parameters.primary_conninfo = `host=127.0.0.1 port=${primary.port} user=postgres`;
+  };
   const port = await serverPort();
   const network = { listen_addresses: '127.0.0.1', unix_socket_directories: folder, port: String(port) };
-  const parameters = Object.entries({ shared_buffers: '32MB', ...network, ...settings });
+  const parameters: Record<string, string> = { shared_buffers: '32MB', ...network, ...settings };
+  await (primary ? copy(primary) : create()).catch((error) => {
+    remove();
+    throw error;
+  });
   const start = async (): Promise<ChildProcess> => {
     const child = spawn(
       join(native, 'bin', 'postgres'),
-      ['-D', data, ...parameters.flatMap(([name, value]) => ['-c', `${name}=${value}`])],
+      ['-D', data, ...Object.entries(parameters).flatMap(([name, value]) => ['-c', `${name}=${value}`])],
       { ...options, stdio: ['ignore', 'ignore', 'pipe'] },
     );
     const output: string[] = [];
@@ -90,21 +113,44 @@ export async function startPostgres(
     running.kill(name);
     await exit;
   };
+  const pids = () => [running.pid as number, ...childrenOf(running.pid as number)];
+  const signal = (name: NodeJS.Signals) => {
+    // The server first, so that it starts no more processes.
+    running.kill(name);
+    for (const pid of pids()) sendSignal(pid, name);
+  };
+  const restart = async () => {
+    running = await start();
+  };
+  const uri = `postgres://postgres@127.0.0.1:${port}/postgres`;
   return {
-    port,
-    uri: `postgres://postgres@127.0.0.1:${port}/postgres`,
-    signal: (name) => void running.kill(name),
-    async crash() {
-      await end('SIGQUIT');
-      return async () => {
-        running = await start();
-      };
+    ...{ port, uri, data, signal },
+    get pids() {
+      return pids();
     },
+    async crash(name = 'SIGKILL') {
+      const children = childrenOf(running.pid as number);
+      const ended = end(name);
+      for (const pid of children) sendSignal(pid, name);
+      await ended;
+      return restart;
+    },
+    async follow(primary) {
+      await copy(primary);
+      await restart();
+    },
+    run: (sql) => withClient(uri, async (client) => void (await client.query(sql))),
     async stop() {
       await end('SIGINT');
       remove();
     },
   };
+}
+
+async function withClient(uri: string, work: (client: pg.Client) => Promise<void>): Promise<void> {
+  const client = new pg.Client(uri);
+  await client.connect();
+  await work(client).finally(() => client.end());
 }
 
 /** The folder of the binaries for this platform. */

@@ -106,3 +106,6 @@ export async function onceStarted<R>(
     }
   }
 }
+
+/** How long a call has taken that began at this time. */
+export const latencyOf = (startedAt: number): string => `${Math.ceil(performance.now() - startedAt)} ms`;

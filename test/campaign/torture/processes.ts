@@ -1,11 +1,11 @@
 /** The compiled programs under test, each process with a proxy in front of it. */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { SECRETS } from '../../kit/app.js';
 import { ADMIN_TOKEN, SEED } from '../../kit/idp.js';
 import { serverPort } from '../../kit/port.js';
-import { compiled, type Program, startProgram } from '../../kit/process.js';
+import { childrenOf, compiled, type Program, sendSignal, startProgram } from '../../kit/process.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { waitUntil } from '../../kit/wait.js';
 import { FaultyProxy } from './proxy.js';
@@ -118,8 +118,9 @@ export class Fleet {
   freeze(index: number): () => void {
     const pid = this.pids[index % this.pids.length] as number;
     process.kill(pid, 'SIGSTOP');
-    this.#owner.teardown(() => quietly(() => process.kill(pid, 'SIGCONT')));
-    return () => quietly(() => process.kill(pid, 'SIGCONT'));
+    const thaw = () => sendSignal(pid, 'SIGCONT');
+    this.#owner.teardown(thaw);
+    return thaw;
   }
 
   /** Sets the clock of one address, or of all. */
@@ -157,22 +158,5 @@ export class Fleet {
     });
     await program.printed(/^\{"program".*/);
     return program;
-  }
-}
-
-function childrenOf(pid: number): number[] {
-  try {
-    const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
-    return text === '' ? [] : text.split(' ').map(Number);
-  } catch {
-    return [];
-  }
-}
-
-function quietly(act: () => void): void {
-  try {
-    act();
-  } catch {
-    // The process has ended.
   }
 }

@@ -157,7 +157,10 @@ await onOwnPostgres((postgres) => {
 
   t.test('a store is inspected and read without a change', async (t) => {
     const uri = fresh(t);
-    t.match(await inspectStore(uri), /^answers: PostgreSQL \d.*; the first start creates its tables$/);
+    t.match(
+      await inspectStore(uri),
+      /^answers in \d+ ms: PostgreSQL \d.*; the first start creates its tables$/,
+    );
     t.equal(await readCollection(uri, 'things', (all) => all.count()), null);
     const client = await postgres.client(t);
     const schemas = await client.query('SELECT 1 FROM pg_namespace WHERE nspname = $1', [schemaOf(uri)]);
@@ -170,7 +173,7 @@ await onOwnPostgres((postgres) => {
     );
     const unknown = { fields: ['free'] } as never;
     t.equal(await readCollection<Thing, number>(uri, 'things', (all) => all.count(), unknown), null);
-    t.match(await inspectStore(uri), /^answers: PostgreSQL \d[^;]*$/);
+    t.match(await inspectStore(uri), /^answers in \d+ ms: PostgreSQL \d[^;]*$/);
     t.ok(Math.abs(((await serverTimeOf(uri)) ?? 0) - Date.now()) < 60_000);
   });
 
@@ -183,7 +186,7 @@ await onOwnPostgres((postgres) => {
     const { store, all } = await begin(t, fresh);
     await all.insert(thing('1'));
     await store.commit([all.inserting(thing('2')), all.changing({ id: '1' }, { set: { at: 1 } })]);
-    const restart = await server.crash();
+    const restart = await server.crash('SIGQUIT');
     const waiting = [all.findOne({ id: '1' }), store.commit([all.inserting(thing('3'))])];
     const expired = new RequestBudget(200).run(() => all.insert(thing('4')));
     t.match(await t.rejects(expired, StoreUnavailable), {
@@ -199,7 +202,7 @@ await onOwnPostgres((postgres) => {
 
   t.test('a program that starts at a standby waits until it is the primary', async (t) => {
     if (!postgres.server) return;
-    const standby = await startPostgres({}, true);
+    const standby = await startPostgres({}, postgres.server);
     t.teardown(() => standby.stop());
     const opening = openStore(standby.uri);
     const client = new pg.Client(standby.uri);
@@ -271,6 +274,10 @@ async function withoutPrivileges(t: Test, postgres: Postgres): Promise<void> {
   t.strictSame(await store.commit([all.changing({ id: '1' }, { set: { at: 1 } })]), { committed: true });
   t.strictSame(await all.findOne({ at: 1 }), thing('1', { at: 1 }));
   t.equal(await things(await opened(t, uri.href)).count(), 1);
+  await client.query(`REVOKE UPDATE ON ${schema}.things FROM ${role}`);
+  const refusal = { name: 'StoreUnavailable', message: /things/, remedy: /^GRANT SELECT, INSERT/ };
+  await t.rejects(inspectStore(uri.href), refusal);
+  await t.rejects(store.ready(), refusal);
 }
 
 /** What a proxy does with the next message that it recognizes. */

@@ -1,7 +1,7 @@
 /** The engine for several machines: a MongoDB replica set or sharded cluster, through its own client or the host's. */
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import fastify from 'fastify';
-import { CALL_TIMEOUT_MS, onceStarted } from '../calls.js';
+import { CALL_TIMEOUT_MS, latencyOf, onceStarted } from '../calls.js';
 import {
   checkedStore,
   type EngineModule,
@@ -121,7 +121,9 @@ function inspectMongodb(uri: string): Promise<string> {
         await writeSchemaVersion(db, '', session).finally(() => session.abortTransaction());
       }),
     );
-    return 'answers';
+    const startedAt = performance.now();
+    const { version } = await connection.call(() => db.command({ buildInfo: 1 }));
+    return `answers in ${latencyOf(startedAt)}: MongoDB ${version}`;
   });
 }
 

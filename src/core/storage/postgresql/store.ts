@@ -1,6 +1,6 @@
 /** The engine for PostgreSQL 14 and later: a schema in a database. */
 import { systemRandom } from '../../kernel/secrets.js';
-import { CALL_TIMEOUT_MS, onceStarted } from '../calls.js';
+import { CALL_TIMEOUT_MS, latencyOf, onceStarted } from '../calls.js';
 import {
   checkedStore,
   type EngineModule,
@@ -90,13 +90,15 @@ function storeOf(connection: Connection, schema: string, declared: Shape[]): Sto
 /** Describes a server and schema, without changing them. @throws the error of opening it, if it is known by then */
 async function inspectPostgresql(uri: string): Promise<string> {
   return withConnection(uri, async (connection, schema) => {
+    const startedAt = performance.now();
     const version = await connection.read(checkServer);
+    const latency = latencyOf(startedAt);
     const tables = await connection.read((send) => readTables(send, schema));
     const missing = missingDefinitions(schema, tables, []);
-    if (missing.length === 0) await connection.read((send) => readSchemaVersion(send, schema));
+    if (missing.length === 0) await connection.read((send) => checkTables(send, schema));
     else await connection.read((send) => checkPrivileges(send, schema, missing));
     const state = missing.length === 0 ? '' : '; the first start creates its tables';
-    return `answers: PostgreSQL ${version}, schema ${schema}${state}`;
+    return `answers in ${latency}: PostgreSQL ${version}, schema ${schema}${state}`;
   });
 }
 
@@ -208,17 +210,36 @@ async function writeSchemaVersion(send: Send, schema: string): Promise<void> {
   rejectNewerLayout(`the schema ${schema}`, Number(version), SCHEMA_VERSION);
 }
 
-async function readSchemaVersion(send: Send, schema: string): Promise<void> {
-  const text = `SELECT version FROM ${tableName(schema, LAYOUT_TABLE)}`;
-  const [[[version] = []] = []] = await send({ text, values: [] });
+/** @throws StoreUnavailable if the tables are those of a newer version, or not granted to the user */
+async function checkTables(send: Send, schema: string): Promise<void> {
+  const isGranted = PRIVILEGES.map((privilege) => `has_table_privilege(oid, '${privilege}')`).join(' AND ');
+  const [[[version] = []] = [], [[refused] = []] = []] = await send(
+    { text: `SELECT version FROM ${tableName(schema, LAYOUT_TABLE)}`, values: [] },
+    {
+      // Without the tables of others.
+      text: `SELECT string_agg(relname, ', ' ORDER BY relname) FROM pg_class AS c
+        WHERE relnamespace = to_regnamespace($1) AND relkind IN ('r', 'p') AND NOT (${isGranted})
+        AND (relname = '${MARKER_TABLE}' OR EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = c.oid AND attname = 'doc'))`,
+      values: [schema],
+    },
+  );
   rejectNewerLayout(`the schema ${schema}`, Number(version ?? SCHEMA_VERSION), SCHEMA_VERSION);
+  if (!refused) return;
+  throw new StoreUnavailable(
+    `PostgreSQL: the user may not read and write in the schema ${schema}: ${refused}`,
+    {
+      remedy: `GRANT ${PRIVILEGES.join(', ')} ON ALL TABLES IN SCHEMA ${schema} TO the user of the URI.`,
+    },
+  );
 }
 
-/** Fails if the database is read-only, although nothing is written, or if a newer version has changed the layout since the start. */
+const PRIVILEGES = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
+
+/** Fails if the database is read-only, although nothing is written, and if the tables cannot be used any more. */
 async function probe(send: Send, schema: string): Promise<void> {
   const text = `UPDATE ${tableName(schema, LAYOUT_TABLE)} SET version = version WHERE false`;
   await send({ text, values: [] });
-  await readSchemaVersion(send, schema);
+  await checkTables(send, schema);
 }
 
 /** @throws StoreUnavailable if the user may not create what is missing */
