@@ -4,7 +4,7 @@ import { mailSink } from '../../kit/mail.js';
 import { diceOf } from '../../kit/stripe-simulator.js';
 import { waitUntil } from '../../kit/wait.js';
 import { check, type Violation } from './checker.js';
-import { type Database, ReplicaSet, SqliteFolder } from './databases.js';
+import { type Database, START } from './databases.js';
 import { eventsFor, type Setting, type TortureEvent } from './events.js';
 import { type EventFigures, figuresOf } from './figures.js';
 import { History } from './history.js';
@@ -31,12 +31,16 @@ export interface Configuration {
 export const CONFIGURATIONS: readonly Configuration[] = [
   { engine: 'sqlite', processes: 2, isCluster: false },
   { engine: 'mongodb', processes: 2, isCluster: false },
+  { engine: 'postgresql', processes: 2, isCluster: false },
   { engine: 'sqlite', processes: 4, isCluster: false },
   { engine: 'mongodb', processes: 2, isCluster: true },
+  { engine: 'postgresql', processes: 4, isCluster: false },
   { engine: 'sqlite', processes: 2, isCluster: true },
   { engine: 'mongodb', processes: 4, isCluster: false },
+  { engine: 'postgresql', processes: 2, isCluster: true },
   { engine: 'sqlite', processes: 1, isCluster: false },
   { engine: 'mongodb', processes: 1, isCluster: false },
+  { engine: 'postgresql', processes: 1, isCluster: false },
 ];
 
 export const nameOf = ({ engine, processes, isCluster }: Configuration): string =>
@@ -93,8 +97,7 @@ export async function endRound(): Promise<void> {
 async function runOwned(owner: Owner, options: RoundOptions): Promise<RoundResult> {
   const { configuration, seed } = options;
   const dice = diceOf(seed);
-  const database =
-    configuration.engine === 'sqlite' ? new SqliteFolder(owner) : await ReplicaSet.start(owner);
+  const database = await START[configuration.engine](owner);
   const mails = await mailSink(owner);
   const common = { ...configuration, mailUrl: mails.url };
   const [saas, idp] = await Promise.all([

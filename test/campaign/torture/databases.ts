@@ -8,6 +8,7 @@ import { serverPort } from '../../kit/port.js';
 import { type Program, startCommand } from '../../kit/process.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { waitUntil } from '../../kit/wait.js';
+import { PostgresPair } from './postgres-pair.js';
 import type { Owner } from './processes.js';
 import { FaultyProxy } from './proxy.js';
 
@@ -200,4 +201,11 @@ const OPERATOR = 'torture-operator';
 /** Whether the first bytes of a connection come from the driver of a program, and not from a member or the campaign. */
 const isProgram = (first: Buffer): boolean => first.includes('nodejs') && !first.includes(OPERATOR);
 
-export type Database = SqliteFolder | ReplicaSet;
+export type Database = SqliteFolder | ReplicaSet | PostgresPair;
+
+/** Starts the database of an engine. */
+export const START: Record<Database['engine'], (owner: Owner) => Database | Promise<Database>> = {
+  sqlite: (owner) => new SqliteFolder(owner),
+  mongodb: (owner) => ReplicaSet.start(owner),
+  postgresql: (owner) => PostgresPair.start(owner),
+};

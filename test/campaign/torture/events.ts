@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Dice } from '../../kit/stripe-simulator.js';
 import type { Database, ReplicaSet, SqliteFolder } from './databases.js';
+import type { PostgresPair } from './postgres-pair.js';
 import type { Fleet } from './processes.js';
 import type { FaultyProxy } from './proxy.js';
 import type { World } from './world.js';
@@ -181,8 +182,80 @@ const mongodbEvents: TortureEvent[] = [
   slowDisk(({ database }) => (database as ReplicaSet).pids),
 ];
 
+const pairOf = ({ database }: Setting) => database as PostgresPair;
+
+const postgresqlEvents: TortureEvent[] = [
+  {
+    name: 'kill -9 of the server',
+    async run(setting) {
+      const restart = await pairOf(setting).kill('primary');
+      await sleep(1000);
+      await restart();
+    },
+  },
+  {
+    name: 'kill -9 of the server and its standby',
+    run: async (setting) => (await pairOf(setting).kill('both'))(),
+  },
+  {
+    name: 'server frozen (SIGSTOP)',
+    async run(setting) {
+      const thaw = pairOf(setting).freeze('primary');
+      await sleep(1500 + setting.dice.whole(4000));
+      thaw();
+    },
+  },
+  {
+    name: 'standby frozen (SIGSTOP)',
+    async run(setting) {
+      const thaw = pairOf(setting).freeze('standby');
+      await sleep(1500 + setting.dice.whole(6000));
+      thaw();
+    },
+  },
+  { name: 'failover', run: (setting) => pairOf(setting).failOver() },
+  {
+    name: 'failover of a frozen server',
+    async run(setting) {
+      pairOf(setting).freeze('primary');
+      await sleep(1500 + setting.dice.whole(4000));
+      await pairOf(setting).failOver();
+    },
+  },
+  {
+    name: 'server alone, then failover',
+    async run(setting) {
+      const thaw = pairOf(setting).freeze('standby');
+      await sleep(700);
+      await pairOf(setting).kill('primary');
+      thaw();
+      await pairOf(setting).failOver();
+    },
+  },
+  {
+    name: 'connections exhausted',
+    async run(setting) {
+      const release = await pairOf(setting).exhaust();
+      await sleep(2500);
+      await release();
+    },
+  },
+  {
+    name: 'tables locked',
+    async run(setting) {
+      const unlocks = await Promise.all(
+        ['saas.sessions', 'idp.grants'].map((table) => pairOf(setting).lock(table)),
+      );
+      await sleep(1500 + setting.dice.whole(4000));
+      for (const unlock of unlocks) await unlock();
+    },
+  },
+  ...networkEvents('database network', (setting) => pairOf(setting).proxies),
+  slowDisk((setting) => pairOf(setting).pids),
+];
+
 /** Every sync of these processes takes longer: strace delays the system calls. */
-function slowDisk(pidsOf: (setting: Setting) => number[]): TortureEvent {
+function slowDisk(pidsOf: (setting: Setting) => readonly number[]): TortureEvent {
   return {
     name: 'slow disk',
     missing: () => (canTrace() ? undefined : 'strace is not installed or may not attach'),
@@ -226,13 +299,21 @@ function refusals({ history }: World): () => boolean {
   };
 }
 
+const DATABASE_EVENTS: Record<Database['engine'], TortureEvent[]> = {
+  sqlite: sqliteEvents,
+  mongodb: mongodbEvents,
+  postgresql: postgresqlEvents,
+};
+
 /** The events that concern an engine. */
 export const eventsFor = (engine: Database['engine']): TortureEvent[] => [
   ...programEvents,
   ...clientNetwork,
-  ...(engine === 'sqlite' ? sqliteEvents : mongodbEvents),
+  ...DATABASE_EVENTS[engine],
 ];
 
 export const EVENT_NAMES: string[] = [
-  ...new Set([...eventsFor('sqlite'), ...eventsFor('mongodb')].map(({ name }) => name)),
+  ...new Set(
+    [...programEvents, ...clientNetwork, ...Object.values(DATABASE_EVENTS).flat()].map(({ name }) => name),
+  ),
 ];

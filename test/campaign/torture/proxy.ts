@@ -25,6 +25,7 @@ export class FaultyProxy {
   readonly #links = new Set<Link>();
   readonly #server: Server;
   readonly #concerns: (first: Buffer) => boolean;
+  #target: number;
   #responses = 0;
 
   /**
@@ -33,7 +34,8 @@ export class FaultyProxy {
    */
   constructor(targetPort: number, concerns: (first: Buffer) => boolean = () => true) {
     this.#concerns = concerns;
-    this.#server = createServer((client) => this.#accept(client, connect(targetPort, '127.0.0.1')));
+    this.#target = targetPort;
+    this.#server = createServer((client) => this.#accept(client, connect(this.#target, '127.0.0.1')));
   }
 
   /** Listens on 127.0.0.1, by default on a free port. */
@@ -47,6 +49,12 @@ export class FaultyProxy {
     this.#fault = fault;
     if (fault) return;
     for (const link of this.#links) if (link.isBroken) end(link);
+  }
+
+  /** Another port from now on: connections to the earlier one end. */
+  set target(port: number) {
+    this.#target = port;
+    for (const link of this.#links) end(link);
   }
 
   close(): void {

@@ -14,7 +14,7 @@ Usage
   npm run torture -- [options]
 
 Options
-  --rounds <number>         configurations, in the order below, from the start again after the last one (2)
+  --rounds <number>         configurations, in the order below, from the start again after the last one (3)
   --seed <number>           determines the events and the choices of the clients (1)
   --configuration <text>    only configurations whose name contains the text
   --event <text>            only events whose name contains the text
@@ -33,7 +33,7 @@ Examples
   npm run torture -- --configuration 'sqlite 4' --event 'kill -9' --rounds 1`;
 
 const OPTIONS = {
-  rounds: { type: 'string', default: '2' },
+  rounds: { type: 'string', default: '3' },
   seed: { type: 'string', default: '1' },
   configuration: { type: 'string', default: '' },
   event: { type: 'string', default: '' },
@@ -114,7 +114,7 @@ function summarize(): void {
   say('\nThe longest gaps of all rounds');
   for (const one of worstOf(results.flatMap(({ figures }) => figures)))
     say(
-      `  ${one.configuration.padEnd(8)}${one.event.padEnd(52)} writes ${seconds(one.writeGap)}, reads ${seconds(one.readGap)}, ` +
+      `  ${one.configuration.padEnd(11)}${one.event.padEnd(52)} writes ${seconds(one.writeGap)}, reads ${seconds(one.readGap)}, ` +
         `${one.refused} refused, ${one.unanswered} unanswered`,
     );
   say(
