@@ -54,16 +54,25 @@ export const SECTIONS = [
       saas/login-providers/explore
       package/package`),
   },
-  // The contract of the port, a race of processes of each product and the commands that move stores; the others follow in 'MongoDB'.
+  // The contract of the port, round trips, a race of processes of each product and the commands that move stores; the others follow in
+  // 'MongoDB' and 'PostgreSQL'.
   {
     name: 'engines',
     part: 'gate',
     run: 'npm run test:engines',
     needs: ['mongod'],
     tests: list(
-      `saas/auth/processes bin/store-copy bin/store-sql bin/stores idp/oidc/processes
+      `saas/auth/processes saas/auth/round-trips bin/store-copy bin/store-sql bin/stores idp/oidc/processes
       core/storage/mongodb core/storage/mongodb-batches core/storage/postgresql core/storage/postgresql-hosts`,
     ),
+  },
+  {
+    name: 'flows on PostgreSQL',
+    part: 'gate',
+    run: 'TEST_ENGINES=postgresql node test/run.mjs --suite "flows on PostgreSQL"',
+    repeats: list(`
+      saas/auth/recovery saas/auth/tokens saas/billing/payments saas/webhooks/delivery saas/webhooks/personal-data shared/passkeys/passkeys
+      idp/oidc/dpop idp/oidc/token-confusion idp/provisioning/acceptance`),
   },
   {
     name: 'Node.js 24',
@@ -99,7 +108,7 @@ export const SECTIONS = [
     part: 1,
     run: 'npm run test:kills',
     needs: ['mongod'],
-    repeats: list('core/storage/mongodb core/storage/sqlite'),
+    repeats: list('core/storage/mongodb core/storage/postgresql core/storage/sqlite'),
   },
   {
     name: 'storms',
@@ -212,18 +221,31 @@ export const SECTIONS = [
   })),
 ];
 
-/** What the gate runs on SQLite only. */
-SECTIONS.push({
-  name: 'MongoDB',
-  part: 1,
-  run: 'node test/run.mjs --suite MongoDB',
-  needs: ['mongod', 'stripe-mock'],
-  repeats: ['tests', 'programs']
-    .flatMap(namesOfSuite)
-    .filter((name) =>
-      readFileSync(new URL(`../test/${name}.test.ts`, import.meta.url), 'utf8').includes('onMongod'),
-    ),
-});
+/** What the gate runs on SQLite only: on MongoDB the files that name engines, on PostgreSQL the products. */
+const onSqlite = ['tests', 'programs'].flatMap(namesOfSuite);
+const namesEngines = (file) =>
+  /on(?:Mongod|Engines|Servers)\(/.test(
+    readFileSync(new URL(`../test/${file}.test.ts`, import.meta.url), 'utf8'),
+  );
+SECTIONS.push(
+  {
+    name: 'MongoDB',
+    part: 0,
+    run: 'TEST_ENGINES=sqlite,mongodb node test/run.mjs --suite MongoDB',
+    needs: ['mongod', 'stripe-mock'],
+    repeats: onSqlite.filter(namesEngines),
+  },
+  {
+    name: 'PostgreSQL',
+    part: 0,
+    run: 'TEST_ENGINES=postgresql node test/run.mjs --suite PostgreSQL',
+    needs: ['stripe-mock'],
+    repeats: [
+      ...onSqlite.filter((file) => /^(?:saas|idp|shared)\//.test(file) || namesEngines(file)),
+      'idp/oidc/rotation',
+    ],
+  },
+);
 
 /** Scripts of package.json that check nothing, that others call, or that a person judges. */
 export const NO_CHECKS = list(

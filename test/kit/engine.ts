@@ -7,6 +7,9 @@ import { readRows } from './sqlite.js';
 export const isTested = (engine: 'sqlite' | 'mongodb' | 'postgresql'): boolean =>
   process.env['TEST_ENGINES']?.split(',').includes(engine) ?? true;
 
+/** For tests that read or damage the file of a product's store. */
+export const ON_FILE = { skip: isTested('sqlite') ? false : 'the store is no file' };
+
 /**
  * The store of a product that belongs to a folder: a file there, or if TEST_ENGINES is without SQLite a schema of the PostgreSQL
  * server that `test/run.mjs` has started.

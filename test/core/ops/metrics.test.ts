@@ -7,6 +7,7 @@ import { saasBackend } from '../../../src/index.js';
 import { createServer } from '../../../src/saas/server.js';
 import { basic, type SaasApp, SECRETS, saasApp, testOptions } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
+import { ON_FILE } from '../../kit/engine.js';
 import { ADMIN_TOKEN, type IdpApp, idpApp, idpOptions } from '../../kit/idp.js';
 import { type Exposition, parseMetrics } from '../../kit/metrics.js';
 import { signWebhook } from '../../kit/sign-webhook.js';
@@ -241,7 +242,7 @@ t.test('password hashing: what runs and what waits', async (t) => {
   await Promise.all(logins);
 });
 
-t.test('a scrape succeeds while the store fails, and guesses are still limited', async (t) => {
+t.test('a scrape succeeds while the store fails, and guesses are still limited', ON_FILE, async (t) => {
   const app = await saasApp(t, { metrics: true, limits: true });
   const healthy = await scrape(app);
   t.ok(healthy.types.has('saas_backend_mail_outbox_mails'));

@@ -4,6 +4,7 @@ import t from 'tap';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { clientCollection, principalCollection } from '../../../src/idp/provisioning/store.js';
 import { auditOf, basic } from '../../kit/app.js';
+import { ON_FILE } from '../../kit/engine.js';
 import {
   ADMIN_TOKEN,
   CALLBACK,
@@ -379,7 +380,7 @@ t.test('userinfo accepts a valid access token in the header or in the form', asy
   t.equal((await idp.userinfo(token)).status, 401, 'expired');
 });
 
-t.test('the database and its log contain no secret in plain text', async (t) => {
+t.test('the database and its log contain no secret in plain text', ON_FILE, async (t) => {
   const idp = await idpApp(t);
   const human = await idp.makeHuman();
   const { client, agent, code, tokens } = await flow(idp, { scope: 'openid email offline_access' });

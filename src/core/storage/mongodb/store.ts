@@ -1,4 +1,5 @@
 /** The engine for several machines: a MongoDB replica set or sharded cluster, through its own client or the host's. */
+import { performance } from 'node:perf_hooks';
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import fastify from 'fastify';
 import { CALL_TIMEOUT_MS, latencyOf, onceStarted } from '../calls.js';

@@ -1,4 +1,5 @@
 /** The engine for PostgreSQL 14 and later: a schema in a database. */
+import { performance } from 'node:perf_hooks';
 import { systemRandom } from '../../kernel/secrets.js';
 import { CALL_TIMEOUT_MS, latencyOf, onceStarted } from '../calls.js';
 import {
