@@ -72,7 +72,7 @@ export const SECTIONS = [
     run: 'TEST_ENGINES=postgresql node test/run.mjs --suite "flows on PostgreSQL"',
     repeats: list(`
       saas/auth/recovery saas/auth/tokens saas/billing/payments saas/webhooks/delivery saas/webhooks/personal-data shared/passkeys/passkeys
-      idp/oidc/dpop idp/oidc/token-confusion idp/provisioning/acceptance`),
+      idp/oidc/dpop idp/oidc/token-confusion`),
   },
   {
     name: 'Node.js 24',
