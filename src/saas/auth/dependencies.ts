@@ -2,7 +2,7 @@ import type { Clock } from '../../core/kernel/clock.js';
 import type { Random } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
-import type { CommitParts } from '../../core/ops/commit.js';
+import type { CommitParts, Effect } from '../../core/ops/commit.js';
 import type { EventOf } from '../../core/ops/events.js';
 import type { UnknownWritesRegistry } from '../../core/ops/unknown-writes.js';
 import type { PasswordPolicy } from '../../core/passwords/common.js';
@@ -45,7 +45,7 @@ export interface SecondFactors extends Omit<FactorService, 'requiredFrom'> {
 export interface AuthDependencies extends SessionDependencies {
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
-  foreignHashes: Pick<ForeignHashes, 'decoys' | 'remove'>;
+  foreignHashes: Pick<ForeignHashes, 'decoys' | 'removing'>;
   throttle: Pick<
     Throttle,
     'count' | 'countKey' | 'tryCountKey' | 'attempt' | 'trust' | 'trustOnly' | 'isTrusted'
@@ -65,6 +65,6 @@ export interface AuthDependencies extends SessionDependencies {
   verificationRequired: boolean;
   siteName(): Promise<string>;
   profileMark: ProfileMark;
-  /** Called after an address has changed, so that other systems receive it soon. */
-  profileChanged(): void;
+  /** In the commit of a new address, so that other systems receive it soon. */
+  profileChanged: Effect;
 }

@@ -5,6 +5,7 @@ import type { Pages } from '../../core/http/pages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { SubscriptionSummary } from '../../core/http/schemas.js';
 import type { ListedAudit } from '../../core/ops/audit.js';
+import type { Effect } from '../../core/ops/commit.js';
 import type { EventOf } from '../../core/ops/events.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
@@ -51,14 +52,15 @@ export function createUsersModule(
     summaryOf,
     siteName,
     marksProfileChanges = false,
-    profileChanged = () => undefined,
+    profileChanged: afterCommit = () => undefined,
     event,
   }: UsersModuleOptions,
 ) {
   const { store, clock } = context;
   const presentUser: PresentUser = (user) => toUserView(user, summaryOf(user));
   const documents = foreignHashCollection(store);
-  const foreignHashes = createForeignHashes({ ...context, documents, users });
+  const foreignHashes = createForeignHashes({ ...context, documents });
+  const profileChanged: Effect = { writes: [], afterCommit };
   const profileMark = () => (marksProfileChanges ? { profileChangedAt: clock.now() } : {});
   const dependencies = {
     ...context,
@@ -73,7 +75,6 @@ export function createUsersModule(
   const newUsers = { ...dependencies, storeUser: createStoreUser(dependencies) };
   const directory = createUserDirectory(newUsers);
   context.accountData.add({ delete: foreignHashes.forget });
-  context.jobs.add('foreign-hashes', foreignHashes.reconcileJob);
   return {
     userDocuments: users,
     directory,
@@ -82,7 +83,6 @@ export function createUsersModule(
     foreignHashes,
     presentUser,
     profileMark,
-    /** Called after an address or a name has changed, so that other systems receive it soon. */
     profileChanged,
     import: (input: AsyncIterable<Uint8Array>, options: ImportOptions): Promise<ImportReport> =>
       importUsers(input, options, newUsers),

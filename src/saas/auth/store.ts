@@ -22,7 +22,7 @@ export interface UserDocument {
   emailVerified: boolean;
   /** Incremented by every address change; absent before the first. */
   emailVersion?: number;
-  /** Incremented by every change of the name, the address and the metadata by user or host; absent before the first. */
+  /** Incremented by every change of the name, the address and the metadata by user or host, so that none is lost; absent before the first. */
   profileVersion?: number;
   /** When the address or the name last changed. Absent if no other system has older values. */
   profileChangedAt?: number;
@@ -53,8 +53,6 @@ export interface UserDocument {
   /** JSON objects of the host: see `metadata.ts`. Absent if they are empty. */
   publicMetadata?: string;
   privateMetadata?: string;
-  /** Incremented by every change of the metadata, so that no concurrent change is lost; absent before the first. */
-  metadataRev?: number;
   /** Start of the deletion of the account, which is irrevocable. */
   deletingAt?: number;
   /** Status of the best subscription as of the last billing sync. */
@@ -132,7 +130,6 @@ export function userCollection(store: Store): Users {
       'sessionEpoch',
       'signInRevision',
       'subscriptionRev',
-      'metadataRev',
       'profileVersion',
     ],
     booleans: ['emailVerified'],

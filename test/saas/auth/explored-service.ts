@@ -95,7 +95,7 @@ export function serviceOn(
       verify: async (stored, password) => ({ ok: stored === `hash of ${password}`, outdated: false }),
     },
     passwordPolicy: { validate: async () => undefined },
-    foreignHashes: { decoys: async () => [], remove: async () => undefined },
+    foreignHashes: { decoys: async () => [], removing: async () => undefined },
     throttle: {
       count: async () => undefined,
       countKey: async () => undefined,
@@ -119,7 +119,7 @@ export function serviceOn(
     registrationAllowed: async () => true,
     verificationRequired: false,
     siteName: async () => 'SaaS',
-    profileChanged: () => undefined,
+    profileChanged: NO_EFFECT,
     refreshReuseWindow: 30,
     ...more,
   });

@@ -2,7 +2,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import argon2 from 'argon2';
 import t from 'tap';
 import { createPasswords } from '../../../src/core/passwords/hasher.js';
-import { createForeignHashes, foreignHashCollection } from '../../../src/saas/auth/import/foreign-hashes.js';
+import { foreignHashCollection } from '../../../src/saas/auth/import/foreign-hashes.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
 import { CHEAP, PASSWORD, type SaasApp, saasApp, storeOf } from '../../kit/app.js';
 import { countedRandom } from '../../kit/random.js';
@@ -120,27 +120,6 @@ t.test('signed-in owners do not wait for the imported hashes of other accounts',
   const body = { currentPassword: 'a wrong password', newPassword: 'another password' };
   const work = await workOf(() => app.request('POST', '/api/user/password', { body, token }));
   t.same(work, { own: 1 });
-});
-
-t.test('a reconciliation deletes hashes that a crash has left', async (t) => {
-  const app = await saasApp(t);
-  const store = await storeOf(t, app);
-  const documents = foreignHashCollection(store);
-  const { id: own } = await app.signUp();
-  const { create } = app.server.fastify.saas.users;
-  const passwordHash = HASHES['pbkdf2'] as string;
-  const { id: imported } = await create({ email: 'old@example.test', passwordHash });
-  for (const id of [own, 'usr_gone'])
-    await documents.insert({ id, family: 'bcrypt', cost: 16, decoy: BCRYPT_4 });
-  const hashes = createForeignHashes({
-    documents,
-    users: userCollection(store),
-    passwords: createPasswords(countedRandom(), CHEAP),
-    clock: app.clock,
-  });
-  await hashes.reconcileJob.run({ term: 1, signal: new AbortController().signal });
-  t.equal(await documents.count(), 1);
-  t.ok(await documents.findOne({ id: imported }));
 });
 
 t.test('a disconnected client costs no further hashing work', async (t) => {

@@ -1,7 +1,7 @@
-import { type Clock, DAY, SECOND } from '../../../core/kernel/clock.js';
-import type { Job } from '../../../core/ops/jobs.js';
+import { type Clock, SECOND } from '../../../core/kernel/clock.js';
 import type { Passwords } from '../../../core/passwords/hasher.js';
 import type { Collection, Store, Write } from '../../../core/storage/collection.js';
+import { pagesOf } from '../../../core/storage/pages.js';
 import type { UserDocument, Users } from '../store.js';
 
 /**
@@ -31,16 +31,13 @@ type HashOwner = Pick<UserDocument, 'id' | 'passwordHash'>;
 export type ForeignHashes = ReturnType<typeof createForeignHashes>;
 
 const MAX_AGE_MS = SECOND;
-const BATCH_SIZE = 200;
 
 export function createForeignHashes({
   documents,
-  users,
   passwords,
   clock,
 }: {
   documents: ForeignHashCollection;
-  users: Users;
   passwords: Pick<Passwords, 'foreignWork'>;
   clock: Clock;
 }) {
@@ -69,10 +66,10 @@ export function createForeignHashes({
       return work ? documents.ensuring({ id, ...work }) : undefined;
     },
 
-    /** Called after the hash is replaced, so that a crash in between causes extra work instead of a timing difference. @param before the user with the previous hash */
-    async remove({ id, passwordHash }: HashOwner) {
-      if (passwordHash !== undefined && passwords.foreignWork(passwordHash))
-        await documents.deleteOne({ id });
+    /** For the commit that replaces the hash of a user; undefined without an imported one. */
+    async removing({ id, passwordHash }: HashOwner): Promise<Write | undefined> {
+      const isForeign = passwordHash !== undefined && passwords.foreignWork(passwordHash) !== null;
+      return isForeign && (await documents.findOne({ id })) ? documents.deleting({ id }) : undefined;
     },
 
     /** Deletes what is stored for a user. */
@@ -91,37 +88,7 @@ export function createForeignHashes({
       }
       return latest.decoys;
     },
-
-    /** Deletes documents that a crash has left. */
-    reconcileJob: {
-      everySeconds: DAY / SECOND,
-      async run({ signal }) {
-        await forEach(documents, signal, async ({ id, family, cost }) => {
-          const user = await users.findOne({ id });
-          const work = user?.passwordHash === undefined ? null : passwords.foreignWork(user.passwordHash);
-          if (work?.family !== family || work.cost !== cost) await documents.deleteOne({ id, family, cost });
-        });
-      },
-    } satisfies Job,
   };
-}
-
-/** Calls `visit` with each document, in batches, until `signal` aborts. */
-async function forEach<T extends { id: string }>(
-  collection: Pick<Collection<T>, 'page'>,
-  signal: AbortSignal,
-  visit: (document: T) => Promise<void>,
-): Promise<void> {
-  let after: string | null | undefined;
-  while (after !== null && !signal.aborted) {
-    const page = await collection.page({
-      sort: 'id' as Parameters<typeof collection.page>[0]['sort'],
-      limit: BATCH_SIZE,
-      ...(after !== undefined && { after }),
-    });
-    await Promise.all(page.items.map(visit));
-    after = page.next;
-  }
 }
 
 /** Counts the imported hashes of each family by reading every user. */
@@ -130,9 +97,11 @@ export async function countForeignHashes(
   passwords: Pick<Passwords, 'foreignWork'>,
 ): Promise<Map<string, number>> {
   const counts = new Map<string, number>();
-  await forEach(users, new AbortController().signal, async ({ passwordHash }) => {
-    const work = passwordHash === undefined ? null : passwords.foreignWork(passwordHash);
-    if (work) counts.set(work.family, (counts.get(work.family) ?? 0) + 1);
-  });
+  for await (const page of pagesOf(users, { sort: 'id' })) {
+    for (const { passwordHash } of page) {
+      const work = passwordHash === undefined ? null : passwords.foreignWork(passwordHash);
+      if (work) counts.set(work.family, (counts.get(work.family) ?? 0) + 1);
+    }
+  }
   return counts;
 }

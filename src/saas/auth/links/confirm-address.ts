@@ -1,7 +1,7 @@
 import type { RequestSource } from '../../../core/http/routes.js';
 import { isUnexpired } from '../../../core/kernel/clock.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
-import type { CommitPart } from '../../../core/ops/commit.js';
+import { type CommitPart, type Decision, decideAndCommit } from '../../../core/ops/commit.js';
 import { repeatedLink } from '../../../core/ops/used-links.js';
 import { PASSWORD_PROBLEMS } from '../../../core/passwords/problems.js';
 import { UniqueViolation, type Where } from '../../../core/storage/collection.js';
@@ -26,6 +26,13 @@ export interface AccountProof {
 
 /** Confirms the address of an account, or its new address. */
 export type AddressConfirmation = ReturnType<typeof createAddressConfirmation>;
+
+/** What a link has confirmed. */
+interface Confirmed {
+  email: string;
+  /** Whether it has replaced the password, too. */
+  passwordChanged: boolean;
+}
 
 /** What a valid link confirms. */
 interface Confirmation {
@@ -96,6 +103,7 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
     mails.passwordChanged(user, user.passwordVersion + 1, source),
     audit.entry({ event: 'password.reset', subject: user.id, ip: source.ip }),
     await event('session.revoked', { userId: user.id, scope: 'global' }),
+    await deps.foreignHashes.removing(user),
     // The account has a new owner.
     ...(await deps.signInMethods.removal(user.id, source)),
   ];
@@ -112,25 +120,23 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
       audit.entry({ event: 'email.changed', subject: user.id, ip: source.ip }),
       await event('user.updated', changed),
       before.emailVerified ? undefined : await event('user.verified', changed),
+      deps.profileChanged,
     ];
   };
 
-  /**
-   * Uses the link of an account that was read: whether that has replaced the password, `null` if the account has changed since.
-   * @throws EMAIL_TAKEN
-   */
+  /** The use of a valid link. */
   const useLink = async (
     user: UserDocument,
     { kind, hash, expiresAt, email }: Confirmation,
     proof: AccountProof,
     source: RequestSource,
-  ): Promise<{ passwordChanged: boolean } | null> => {
+  ): Promise<Decision<Confirmed>> => {
     const { id, emailVerified, profileVersion = null } = user;
     const { precondition, passwordHash } = await verifyProof(user, proof, email, source);
     const passwordChanged = passwordHash !== undefined;
     const isChange = kind === 'change';
     const confirmed = { ...user, email, emailVerified: true };
-    const outcome = await commit([
+    const parts = [
       users.changing(
         { id, [`${kind}Hash`]: hash, emailVerified, profileVersion, suspendedAt: null, ...precondition },
         {
@@ -155,14 +161,8 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
       ...(isChange
         ? await addressParts(user, confirmed, source)
         : await deps.verificationParts(confirmed, source)),
-    ]).catch((error: unknown) => {
-      // The unique index decides when two accounts want the same address.
-      throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
-    });
-    if (!outcome.committed) return null;
-    if (passwordChanged) await deps.foreignHashes.remove(user);
-    if (isChange) deps.profileChanged();
-    return { passwordChanged };
+    ];
+    return { parts, result: { email, passwordChanged } };
   };
 
   /**
@@ -201,18 +201,20 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
     ): Promise<{ passwordChanged: boolean }> {
       await throttle.count(authLimits.link, source.ip);
       const { userId: id, hash } = parseLinkToken(token);
-      for (;;) {
+      const { email, passwordChanged } = await decideAndCommit<Confirmed>(commit, async () => {
         const user = await users.findOne({ id });
         if (!user || isDisabled(user)) throw authErrors.INVALID_TOKEN();
         const confirmation = confirmationBy(user, hash);
-        const used = confirmation
-          ? await useLink(user, confirmation, proof, source)
-          : await findRepetition(user, hash, proof, source);
-        if (!used && !confirmation) throw authErrors.INVALID_TOKEN();
-        if (!used) continue;
-        await throttle.trustOnly(confirmation?.email ?? user.email, source.ip);
-        return { passwordChanged: used.passwordChanged === true };
-      }
+        if (confirmation) return useLink(user, confirmation, proof, source);
+        const used = await findRepetition(user, hash, proof, source);
+        if (!used) throw authErrors.INVALID_TOKEN();
+        return { result: { email: user.email, passwordChanged: used.passwordChanged === true } };
+      }).catch((error: unknown) => {
+        // The unique index decides when two accounts want the same address.
+        throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
+      });
+      await throttle.trustOnly(email, source.ip);
+      return { passwordChanged };
     },
   };
 }

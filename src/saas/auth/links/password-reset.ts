@@ -1,6 +1,7 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import { isUnexpired } from '../../../core/kernel/clock.js';
+import { type CommitPart, decideAndCommit } from '../../../core/ops/commit.js';
 import { repeatedLink } from '../../../core/ops/used-links.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
@@ -48,15 +49,15 @@ export function createPasswordReset(deps: PasswordResetDependencies) {
     return (await passwords.verify(passwordHash ?? null, password, isDisconnected)).ok;
   };
 
-  /** Uses the link of an account that was read. False if the account has changed since. */
-  const useLink = async (
+  /** The use of the link of an account. */
+  const partsOf = async (
     user: UserDocument,
     hash: string,
     passwordHash: string,
     source: RequestSource,
-  ): Promise<boolean> => {
+  ): Promise<CommitPart[]> => {
     const { id, email, emailVerified, resetExpiresAt: expiresAt = 0 } = user;
-    const { committed } = await commit([
+    return [
       users.changing(
         {
           ...{ id, email, emailVerified, resetHash: hash, suspendedAt: null },
@@ -78,9 +79,8 @@ export function createPasswordReset(deps: PasswordResetDependencies) {
       mails.passwordChanged(user, user.passwordVersion + 1, source),
       audit.entry({ event: 'password.reset', subject: id, ip: source.ip }),
       await event('session.revoked', { userId: id, scope: 'global' }),
-    ]);
-    if (committed) await deps.foreignHashes.remove(user);
-    return committed;
+      await deps.foreignHashes.removing(user),
+    ];
   };
 
   return {
@@ -112,22 +112,21 @@ export function createPasswordReset(deps: PasswordResetDependencies) {
       passwordRules.validateFormat(password);
       const { userId: id, hash } = parseLinkToken(token);
       let passwordHash: string | undefined;
-      for (;;) {
+      const email = await decideAndCommit(commit, async () => {
         const user = await users.findOne({ id });
         if (!user || isDisabled(user)) throw authErrors.INVALID_TOKEN();
-        const { email, resetHash, resetExpiresAt = 0 } = user;
-        if (
-          resetHash === hash &&
-          isUnexpired(resetExpiresAt, { now: clock.now(), life: RESET_LINK_TTL_MS })
-        ) {
-          await passwordRules.validateStrength(password, email);
-          // Expensive, and therefore reserved for valid links.
-          passwordHash ??= await passwords.hash(password, source.isDisconnected);
-          if (!(await useLink(user, hash, passwordHash, source))) continue;
-        } else if (!(await isRepetition(user, hash, password, source))) throw authErrors.INVALID_TOKEN();
-        await Promise.all([throttle.trustOnly(email, source.ip), deps.secondFactors?.trust(id, source.ip)]);
-        return;
-      }
+        const { email: result, resetHash, resetExpiresAt = 0 } = user;
+        const life = { now: clock.now(), life: RESET_LINK_TTL_MS };
+        if (resetHash !== hash || !isUnexpired(resetExpiresAt, life)) {
+          if (await isRepetition(user, hash, password, source)) return { result };
+          throw authErrors.INVALID_TOKEN();
+        }
+        await passwordRules.validateStrength(password, result);
+        // Expensive, and therefore reserved for valid links.
+        passwordHash ??= await passwords.hash(password, source.isDisconnected);
+        return { parts: await partsOf(user, hash, passwordHash, source), result };
+      });
+      await Promise.all([throttle.trustOnly(email, source.ip), deps.secondFactors?.trust(id, source.ip)]);
     },
   };
 }

@@ -2,11 +2,12 @@ import type { RequestSource } from '../../../core/http/routes.js';
 import { addressBlock } from '../../../core/kernel/addresses.js';
 import { isUnexpired } from '../../../core/kernel/clock.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
+import { decideAndCommit } from '../../../core/ops/commit.js';
 import { repeatedLink } from '../../../core/ops/used-links.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { authLimits } from '../limits.js';
-import { isDisabled, type UserDocument } from '../store.js';
+import { isDisabled } from '../store.js';
 import { newLinkToken, parseLinkToken, UNLOCK_LINK_TTL_MS } from './link-tokens.js';
 
 /** Allows owners to sign in while wrong passwords from many addresses exhaust the limit of their account. */
@@ -17,23 +18,6 @@ const UNLOCK_MESSAGE =
 
 export function createUnlock(deps: AuthDependencies) {
   const { users, mails, throttle, audit, commit, backgroundTasks, clock } = deps;
-
-  /** Uses the link of an account that was read. False if the account has changed since. */
-  const useLink = async (
-    { id, unlockExpiresAt: expiresAt = 0 }: UserDocument,
-    { hash, usedHash }: { hash: string; usedHash: string },
-    { ip }: RequestSource,
-  ): Promise<boolean> => {
-    const usedLink = { kind: 'unlock', hash: usedHash, expiresAt } as const;
-    const { committed } = await commit([
-      users.changing(
-        { id, unlockHash: hash, suspendedAt: null },
-        { set: { usedLink }, unset: ['unlockHash', 'unlockExpiresAt'] },
-      ),
-      audit.entry({ event: 'login.unlocked', subject: id, ip }),
-    ]);
-    return committed;
-  };
 
   return {
     /**
@@ -47,17 +31,29 @@ export function createUnlock(deps: AuthDependencies) {
       const { userId: id, hash } = parseLinkToken(token);
       // Trusting another address block would be another outcome.
       const usedHash = sha256(`${hash} ${addressBlock(ip)}`);
-      for (;;) {
+      const email = await decideAndCommit(commit, async () => {
         const user = await users.findOne({ id });
         if (!user || isDisabled(user)) throw authErrors.INVALID_TOKEN();
-        const { unlockHash, unlockExpiresAt = 0, usedLink } = user;
+        const { email: result, unlockHash, unlockExpiresAt: expiresAt = 0, usedLink } = user;
         const now = clock.now();
-        if (unlockHash === hash && isUnexpired(unlockExpiresAt, { now, life: UNLOCK_LINK_TTL_MS })) {
-          if (!(await useLink(user, { hash, usedHash }, source))) continue;
-        } else if (repeatedLink(usedLink, usedHash, now)?.kind !== 'unlock') throw authErrors.INVALID_TOKEN();
-        await Promise.all([throttle.trust(user.email, ip), deps.secondFactors?.trust(id, ip)]);
-        return;
-      }
+        if (repeatedLink(usedLink, usedHash, now)?.kind === 'unlock') return { result };
+        if (unlockHash !== hash || !isUnexpired(expiresAt, { now, life: UNLOCK_LINK_TTL_MS }))
+          throw authErrors.INVALID_TOKEN();
+        return {
+          parts: [
+            users.changing(
+              { id, unlockHash, suspendedAt: null },
+              {
+                set: { usedLink: { kind: 'unlock', hash: usedHash, expiresAt } },
+                unset: ['unlockHash', 'unlockExpiresAt'],
+              },
+            ),
+            audit.entry({ event: 'login.unlocked', subject: id, ip }),
+          ],
+          result,
+        };
+      });
+      await Promise.all([throttle.trust(email, ip), deps.secondFactors?.trust(id, ip)]);
     },
 
     /**

@@ -62,10 +62,9 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
       passwordHash === undefined ? undefined : mails.passwordChanged(user, passwordVersion + 1, source),
       audit.entry({ event: 'account.taken-over', subject: id, ip: source.ip }),
       await deps.event('session.revoked', { userId: id, scope: 'global' }),
+      await deps.foreignHashes.removing(user),
     ]);
-    if (!committed) return null;
-    await deps.foreignHashes.remove(user);
-    return taken;
+    return committed ? taken : null;
   };
 
   /** The account with a verified address; a sign-in if it was created for it. @throws CODE_EXPIRED, and those of `register` */

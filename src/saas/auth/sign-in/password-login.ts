@@ -22,11 +22,11 @@ export function createPasswordLogin(deps: PasswordLoginDependencies) {
       if (outdated) {
         const passwordHash = await deps.passwords.hash(input.password, source.isDisconnected);
         // The condition on the version prevents the rehash from overwriting a new password.
-        const rehashed = await deps.users.updateOne(
-          { id: user.id, passwordVersion: user.passwordVersion },
-          { set: { passwordHash } },
-        );
-        if (rehashed) await deps.foreignHashes.remove(user);
+        const { id, passwordVersion } = user;
+        await deps.commit([
+          deps.users.changing({ id, passwordVersion }, { set: { passwordHash } }),
+          await deps.foreignHashes.removing(user),
+        ]);
       }
       await deps.secondFactorStep?.demand(user, FIRST_FACTOR.password, source);
       return deps.signIn(user, source);

@@ -66,8 +66,8 @@ export function createAccountService(deps: AccountServiceDependencies) {
       mails.passwordChanged(user, passwordVersion + 1, source),
       audit.entry({ event: 'password.changed', subject: id, ip: source.ip }),
       await event('session.revoked', { userId: id, scope: 'others', sessionId }),
+      await deps.foreignHashes.removing(user),
     ]);
-    if (committed) await deps.foreignHashes.remove(user);
     return committed;
   };
 

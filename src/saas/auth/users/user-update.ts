@@ -1,7 +1,7 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
-import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
+import { httpErrors } from '../../../core/kernel/errors.js';
 import { auditActor, changeDetail, type Operator } from '../../../core/ops/audit.js';
-import type { CommitPart } from '../../../core/ops/commit.js';
+import { type CommitPart, decideAndCommit } from '../../../core/ops/commit.js';
 import { type Change, UniqueViolation, type Where } from '../../../core/storage/collection.js';
 import { applyChange } from '../../../core/storage/semantics.js';
 import type { AuthDependencies } from '../dependencies.js';
@@ -9,7 +9,7 @@ import { authErrors } from '../errors.js';
 import { type LinkToken, newLinkToken, VERIFICATION_LINK_TTL_MS } from '../links/link-tokens.js';
 import type { PasswordRules } from '../sign-in/credentials.js';
 import { ALL_LINK_FIELDS, isDisabled, type UserDocument } from '../store.js';
-import { METADATA_KINDS, type MetadataInput, mergeMetadata, metadataSizeProblem } from './metadata.js';
+import { METADATA_KINDS, type MetadataInput, mergeMetadata } from './metadata.js';
 import { findUser, profileProblems, trimmedProfile, type UserKey, userNotFound } from './users.js';
 
 /** What a host changes about a user; what is absent stays as it is. */
@@ -52,7 +52,7 @@ export function createUserUpdate(deps: AuthDependencies & { passwordRules: Passw
     const detail = JSON.stringify({
       ...JSON.parse(changeDetail(profileOf(before), profileOf(after))),
       ...(setsPassword && { password: 'set' }),
-      ...(inc.metadataRev !== undefined && { metadata: 'changed' }),
+      ...(METADATA_KINDS.some((kind) => before[kind] !== after[kind]) && { metadata: 'changed' }),
     });
     return [
       audit.entry({ event: 'user.updated', subject: id, ...auditActor(operator), detail }),
@@ -66,6 +66,8 @@ export function createUserUpdate(deps: AuthDependencies & { passwordRules: Passw
       inc.profileVersion === undefined
         ? undefined
         : await event('user.updated', { userId: id, user: deps.presentUser(after) }),
+      setsPassword ? await deps.foreignHashes.removing(before) : undefined,
+      before.email !== after.email || before.name !== after.name ? deps.profileChanged : undefined,
     ];
   };
 
@@ -79,27 +81,27 @@ export function createUserUpdate(deps: AuthDependencies & { passwordRules: Passw
       validateChange(change);
       const { password } = change;
       let passwordHash: string | undefined;
-      for (let user = await findUser(users, by); ; user = await users.findOne({ id: user.id })) {
+      let key = by;
+      return decideAndCommit(commit, async () => {
+        const user = await findUser(users, key);
         if (!user || user.deletingAt !== undefined) throw userNotFound();
+        // Another change may have given it another address.
+        key = { id: user.id };
         const email = change.email === undefined ? user.email : canonicalEmail(change.email);
         if (password !== undefined) passwordHash ??= await hashOf(password, email);
         const link = newLinkToken(user.id, VERIFICATION_LINK_TTL_MS, deps);
-        const write = writeOf(user, change, { passwordHash, link, mark: deps.profileMark() });
-        if (!write) return user;
+        const write = writeOf(user, { ...change, email }, { passwordHash, link, mark: deps.profileMark() });
+        if (!write) return { result: user };
         const { where, ...changes } = write;
-        const after = applyChange(user, changes);
-        const { committed } = await commit([
+        const result = applyChange(user, changes);
+        const parts = [
           users.changing(where, changes),
-          ...(await partsOf(user, after, write, link, operator)),
-        ]).catch((error: unknown) => {
-          throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
-        });
-        // Another change came first: it is read, and this one is applied to its result.
-        if (!committed) continue;
-        if (passwordHash !== undefined) await deps.foreignHashes.remove(user);
-        if (user.email !== after.email || user.name !== after.name) deps.profileChanged();
-        return after;
-      }
+          ...(await partsOf(user, result, write, link, operator)),
+        ];
+        return { parts, result };
+      }).catch((error: unknown) => {
+        throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
+      });
     },
   };
 }
@@ -113,70 +115,61 @@ interface UserWrite extends Change<UserDocument> {
 
 const profileOf = ({ email, name, emailVerified }: UserDocument) => ({ email, name, emailVerified });
 
+const OPTIONAL_FIELDS = ['name', ...METADATA_KINDS] as const;
+
 /** Null if the change has no effect. */
 function writeOf(
   user: UserDocument,
-  change: UserChange,
+  change: UserChange & { email: string },
   {
     passwordHash,
     link,
     mark,
   }: { passwordHash: string | undefined; link: LinkToken; mark: Partial<UserDocument> },
 ): UserWrite | null {
-  const where: Where<UserDocument> = { id: user.id, deletingAt: null };
-  const set: UserWrite['set'] = {};
-  const inc: UserWrite['inc'] = {};
-  const unset = new Set<NonNullable<Change<UserDocument>['unset']>[number]>();
-  const email = change.email === undefined ? user.email : canonicalEmail(change.email);
-  const name = change.name ?? user.name ?? '';
+  const { email } = change;
   const isMoved = email !== user.email;
-
-  if (name !== (user.name ?? '')) {
-    if (name === '') unset.add('name');
-    else set.name = name;
-  }
-  if (isMoved) {
-    set.email = email;
-    inc.emailVersion = 1;
-    where.email = user.email;
-  }
-  const emailVerified = change.emailVerified ?? (isMoved ? false : user.emailVerified);
-  if (emailVerified !== user.emailVerified) {
-    set.emailVerified = emailVerified;
-    where.email = user.email;
-  }
-  if (passwordHash !== undefined) {
-    set.passwordHash = passwordHash;
-    Object.assign(inc, { passwordVersion: 1, sessionEpoch: 1 });
-    where.passwordVersion = user.passwordVersion;
-    unset.add('keptSession');
-  }
-  if (isMoved || passwordHash !== undefined)
-    for (const field of [...ALL_LINK_FIELDS, 'usedLink'] as const) unset.add(field);
-  if (isMoved && !emailVerified && !isDisabled(user)) {
-    Object.assign(set, { verifyHash: link.hash, verifyExpiresAt: link.expiresAt });
-    for (const field of ['verifyHash', 'verifyExpiresAt'] as const) unset.delete(field);
-    where.suspendedAt = null;
-  }
-  for (const kind of METADATA_KINDS) {
-    const patch = change[kind];
-    const merged = patch === undefined ? null : mergeMetadata(user[kind], patch);
-    if (patch === undefined || merged === (user[kind] ?? null)) continue;
-    const problem = metadataSizeProblem(merged);
-    if (problem) throw invalidFields({ path: kind, message: problem });
-    if (merged === null) unset.add(kind);
-    else set[kind] = merged;
-    inc.metadataRev = 1;
-    where.metadataRev = user.metadataRev ?? null;
-  }
-  if (Object.keys({ ...set, ...inc }).length + unset.size === 0) return null;
-  const isProfile = isMoved || inc.metadataRev !== undefined || emailVerified !== user.emailVerified;
-  if (isProfile || name !== (user.name ?? '')) {
-    inc.profileVersion = 1;
-    where.profileVersion = user.profileVersion ?? null;
-  }
-  if (isMoved || name !== (user.name ?? '')) Object.assign(set, mark);
-  return { where, set, inc, unset: [...unset] };
+  const metadata = mergeMetadata(user, change);
+  const profile = {
+    email,
+    name: (change.name ?? user.name) || undefined,
+    emailVerified: change.emailVerified ?? (!isMoved && user.emailVerified),
+    publicMetadata: metadata.publicMetadata,
+    privateMetadata: metadata.privateMetadata,
+  };
+  const fields = Object.keys(profile) as (keyof typeof profile)[];
+  const changed = fields.filter((field) => profile[field] !== user[field]);
+  const isPresent = (field: keyof typeof profile) => profile[field] !== undefined;
+  const setsPassword = passwordHash !== undefined;
+  if (changed.length === 0 && !setsPassword) return null;
+  const sendsLink = isMoved && !profile.emailVerified && !isDisabled(user);
+  const set: UserWrite['set'] = {
+    ...Object.fromEntries(changed.filter(isPresent).map((field) => [field, profile[field]])),
+    ...((isMoved || changed.includes('name')) && mark),
+    ...(setsPassword && { passwordHash }),
+    ...(sendsLink && { verifyHash: link.hash, verifyExpiresAt: link.expiresAt }),
+  };
+  const removed = [
+    ...OPTIONAL_FIELDS.filter((field) => changed.includes(field) && !isPresent(field)),
+    ...(isMoved || setsPassword ? ([...ALL_LINK_FIELDS, 'usedLink'] as const) : []),
+    ...(setsPassword ? (['keptSession'] as const) : []),
+  ];
+  return {
+    where: {
+      id: user.id,
+      deletingAt: null,
+      ...(changed.length > 0 && { profileVersion: user.profileVersion ?? null }),
+      ...(setsPassword && { passwordVersion: user.passwordVersion }),
+      ...(sendsLink && { suspendedAt: null }),
+    },
+    set,
+    unset: removed.filter((field) => !(field in set)),
+    inc: {
+      ...(changed.length > 0 && { profileVersion: 1 }),
+      ...(isMoved && { emailVersion: 1 }),
+      ...(setsPassword && { passwordVersion: 1, sessionEpoch: 1 }),
+    },
+  };
 }
 
 /** Validates the types, too, because the change may come from JavaScript. @throws VALIDATION_ERROR */

@@ -6,7 +6,7 @@ import { type Clock, timesOf } from '../../../core/kernel/clock.js';
 import { type ErrorDetail, httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import type { Random } from '../../../core/kernel/secrets.js';
 import { type Audit, auditActor, changeDetail, type Operator } from '../../../core/ops/audit.js';
-import type { CommitParts, Effect } from '../../../core/ops/commit.js';
+import { type CommitParts, decideAndCommit, type Effect } from '../../../core/ops/commit.js';
 import type { EventOf } from '../../../core/ops/events.js';
 import type { PasswordPolicy } from '../../../core/passwords/common.js';
 import type { Passwords } from '../../../core/passwords/hasher.js';
@@ -28,15 +28,7 @@ import {
   type UserDocument,
   type Users,
 } from '../store.js';
-import {
-  METADATA_KINDS,
-  type MetadataInput,
-  mergeMetadata,
-  metadataProblem,
-  metadataSizeProblem,
-  privateMetadataOf,
-  type StoredMetadata,
-} from './metadata.js';
+import { type MetadataInput, mergeMetadata, metadataProblem, privateMetadataOf } from './metadata.js';
 
 /** Identifies a user by id, or by e-mail address in any case. */
 export type UserKey = { id: string } | { email: string };
@@ -86,8 +78,8 @@ export function createUserDirectory(
     event: EventOf<AuthEvents>;
     audit: Audit;
     profileMark: ProfileMark;
-    /** Called after a name has changed, so that other systems receive it soon. */
-    profileChanged(): void;
+    /** In the commit of a new name, so that other systems receive it soon. */
+    profileChanged: Effect;
   },
 ) {
   const { users, presentUser } = deps;
@@ -130,33 +122,27 @@ export function createUserDirectory(
      * @param operator who does it instead of the user, for the audit
      * @throws UNAUTHENTICATED when the user has been deleted
      */
-    async rename(id: string, given: string, operator?: Operator): Promise<User> {
+    rename(id: string, given: string, operator?: Operator): Promise<User> {
       const name = given.trim();
-      for (;;) {
+      return decideAndCommit(deps.commit, async () => {
         const before = await users.findOne({ id });
         if (!before || before.deletingAt !== undefined) throw httpErrors.UNAUTHENTICATED();
-        const { name: former = '', profileVersion } = before;
+        const { name: former = '', profileVersion = null } = before;
         const { name: _, ...nameless } = before;
-        const after = presentUser(name === '' ? nameless : { ...before, name });
-        if (name === former) return after;
+        const result = presentUser(name === '' ? nameless : { ...before, name });
+        if (name === former) return { result };
         const mark = deps.profileMark();
+        const change = name === '' ? { set: mark, unset: ['name'] as const } : { set: { ...mark, name } };
         const detail = changeDetail({ name: before.name }, { name: name || undefined });
-        const { committed } = await deps.commit([
-          users.changing(
-            { id, profileVersion: profileVersion ?? null, deletingAt: null },
-            {
-              ...(name === '' ? { set: mark, unset: ['name'] } : { set: { ...mark, name } }),
-              inc: { profileVersion: 1 },
-            },
-          ),
-          await deps.event('user.updated', { userId: id, user: after }),
+        const parts = [
+          users.changing({ id, profileVersion, deletingAt: null }, { ...change, inc: { profileVersion: 1 } }),
+          await deps.event('user.updated', { userId: id, user: result }),
           operator &&
             deps.audit.entry({ event: 'user.renamed', subject: id, ...auditActor(operator), detail }),
-        ]);
-        if (!committed) continue;
-        deps.profileChanged();
-        return after;
-      }
+          deps.profileChanged,
+        ];
+        return { parts, result };
+      });
     },
     estimate: (): Promise<Estimate> => users.estimate(),
     async listNewest(limit: number): Promise<User[]> {
@@ -264,7 +250,7 @@ export async function insertUser(
   deps: NewUserDependencies,
   recordOf?: (id: string) => Effect,
 ): Promise<UserDocument> {
-  const { clock, random, passwords } = deps;
+  const { clock, passwords } = deps;
   const given = trimmedProfile(input);
   const details = validateNewUser(given, deps);
   if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
@@ -274,15 +260,8 @@ export async function insertUser(
   if (found) throw authErrors.EMAIL_TAKEN();
   if (password !== undefined) await deps.passwordPolicy.validate(password, [email, await deps.siteName()]);
   const passwordHash = password === undefined ? input.passwordHash : await passwords.hash(password);
-  const metadata: StoredMetadata = {};
-  for (const kind of METADATA_KINDS) {
-    const text = input[kind] === undefined ? null : mergeMetadata(undefined, input[kind]);
-    if (text !== null) metadata[kind] = text;
-  }
-  const user = newUserDocument({ id, email, name, passwordHash, emailVerified, metadata }, createdAt, {
-    clock,
-    random,
-  });
+  const metadata = mergeMetadata({}, input);
+  const user = newUserDocument({ id, email, name, passwordHash, emailVerified, metadata }, createdAt, deps);
   await deps.storeUser(user, recordOf?.(user.id)).catch(async (error: unknown) => {
     if (!(error instanceof UniqueViolation)) throw error;
     // Of concurrent insertions with one ID, or of two lines of an import.
@@ -346,17 +325,14 @@ export function profileProblems({
 }: GivenProfile): Record<keyof GivenProfile, string | null | false> {
   const isText = (value: unknown, schema: typeof Email) =>
     value === undefined || (typeof value === 'string' && matchesSchema(value, schema));
-  const ofMetadata = (patch: unknown) =>
-    metadataProblem(patch) ??
-    (patch === undefined ? null : metadataSizeProblem(mergeMetadata(undefined, patch as object)));
   return {
     email: !isText(email, Email) && mustBe(Email, email),
     name: !isText(name, OptionalName) && mustBe(OptionalName, name),
     emailVerified:
       !(emailVerified === undefined || typeof emailVerified === 'boolean') &&
       `must be true or false; given: ${formatValue(emailVerified)}`,
-    publicMetadata: ofMetadata(publicMetadata),
-    privateMetadata: ofMetadata(privateMetadata),
+    publicMetadata: metadataProblem(publicMetadata),
+    privateMetadata: metadataProblem(privateMetadata),
   };
 }
 
