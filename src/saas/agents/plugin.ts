@@ -1,10 +1,8 @@
-import { createCookieGroup } from '../../core/http/cookies.js';
-import { responseOf, signInIdOf, TicketBody } from '../../core/http/provider-sign-in.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { ok } from '../../core/http/schemas.js';
-import { SECOND } from '../../core/kernel/clock.js';
+import { createSignInCookies, responseOf, TicketBody } from '../../core/outbound/provider-sign-in.js';
 import { AgentAccountAnswer, ConnectQuery } from './schemas.js';
-import { type AgentAccounts, LIFETIME_MS } from './service.js';
+import type { AgentAccounts } from './service.js';
 
 /** Routes with which a user connects the account of the identity provider whose agents may act. */
 export async function agentsPlugin(
@@ -12,24 +10,21 @@ export async function agentsPlugin(
   { accounts, publicUrl }: { accounts: AgentAccounts; publicUrl(): string },
 ): Promise<void> {
   const page = access('public', { page: true });
-  /** One for each connection. Sent with the redirect from the identity provider. */
-  const cookies = createCookieGroup('saas-agents', publicUrl);
+  const cookies = createSignInCookies('saas-agents', publicUrl);
 
   fastify.get(
     '/auth/agents/connect',
     { config: page, schema: { querystring: ConnectQuery } },
     async (request, reply) => {
       const { url, id, cookie } = await accounts.begin(request.query);
-      if (cookie === undefined) return reply.redirect(url, 303);
-      cookies.add(request, reply, { id, value: cookie, maxAge: LIFETIME_MS / SECOND });
+      if (cookie !== undefined) cookies.add(request, reply, { id, cookie });
       return reply.redirect(url, 303);
     },
   );
 
   fastify.get('/auth/agents/callback', { config: page, exposeHeadRoute: false }, async (request, reply) => {
     const response = responseOf(request, accounts.callbackUrl());
-    const id = signInIdOf(response.searchParams.get('state') ?? undefined);
-    const cookie = id === undefined ? undefined : cookies.of(id);
+    const cookie = cookies.of(response);
     const target = await accounts.finish(response, cookie?.read(request));
     cookie?.clear(reply);
     return reply.redirect(target, 303);

@@ -3,8 +3,8 @@ import type { Report } from '../../core/config/configuration-error.js';
 import { option } from '../../core/config/options.js';
 import { addressProblem, insecureAddress } from '../../core/config/public-url.js';
 import { formatValue } from '../../core/config/validation-messages.js';
-import { ReturnTo } from '../../core/http/provider-sign-in.js';
 import { Closed, CodeChallenge, Envelope, Timestamp } from '../../core/http/schemas.js';
+import { ReturnTo } from '../../core/outbound/provider-sign-in.js';
 
 const Credential = Type.String({ minLength: 1, maxLength: 1024, pattern: '^[\\x21-\\x7e]+$' });
 

@@ -1,35 +1,22 @@
 import type { Static } from 'typebox';
 import { withQuery } from '../../core/config/public-url.js';
-import { newSignInChecks, returnAddressOf, type SignInChecks } from '../../core/http/provider-sign-in.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
-import { MINUTE } from '../../core/kernel/clock.js';
 import { httpErrors } from '../../core/kernel/errors.js';
-import { createSealed } from '../../core/kernel/sealed.js';
-import { newId, sha256 } from '../../core/kernel/secrets.js';
 import { decideAndCommit, type Effect } from '../../core/ops/commit.js';
 import type { EventOf } from '../../core/ops/events.js';
 import type { SingleUse } from '../../core/ops/single-use.js';
+import {
+  createProviderSignIns,
+  type Redemption,
+  signInErrors,
+} from '../../core/outbound/provider-sign-in.js';
 import type { ReadAccount } from '../../core/server/contributions.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Provider } from '../login-providers/providers.js';
 import { agentErrors } from './errors.js';
 import type { AgentAccountView, AgentEvents, ConnectQuery } from './schemas.js';
 import { type AgentLink, agentLinkCollection, linkId, linkOwner } from './store.js';
-
-/** A connection that has begun, in the cookie of the browser. */
-export interface PendingConnection extends SignInChecks {
-  returnTo: string;
-  codeChallenge: string;
-}
-
-/** Who has signed in at the identity provider, for the application that began it. */
-export interface ConnectionTicket {
-  /** Of which one connection can be made. */
-  id: string;
-  subject: string;
-  codeChallenge: string;
-}
 
 /** The account of the identity provider that belongs to a user, whose agents act for the user here. */
 export type AgentAccounts = ReturnType<typeof createAgentAccounts>;
@@ -61,27 +48,19 @@ export interface AgentAccountOptions {
   event: EventOf<AgentEvents>;
 }
 
-/** How long a connection may take. Also enough to sign in to the application again before the account is connected. */
-export const LIFETIME_MS = 10 * MINUTE;
-
 /** Connections of one user: one for each issuer that was ever configured. */
 const MAX_LINKS = 100;
 
 export function createAgentAccounts(context: ModuleContext, options: AgentAccountOptions) {
-  const { issuer, resource, provider, onUnreachable, publicUrl, readUser, event } = options;
-  const { commit, audit, clock, random } = context;
+  const { issuer, resource, provider, onUnreachable, readUser, event } = options;
+  const { commit, audit, clock } = context;
   const links = agentLinkCollection(context.store);
-  const sealing = { ...context, keys: options.secrets, lifetimeMs: LIFETIME_MS };
-  const begun = createSealed<PendingConnection>('begun connections of agents', sealing);
-  const tickets = createSealed<ConnectionTicket>('single-use tickets of connections of agents', sealing);
+  /** A ticket says who has signed in at the identity provider. */
+  const signIns = createProviderSignIns<object, { subject: string }>({
+    ...{ ...context, ...options },
+    purpose: 'connections of agents',
+  });
   const callbackUrl = () => `${options.apiUrl()}/auth/agents/callback`;
-
-  /** @throws RETURN_NOT_ALLOWED */
-  const returnAddress = (returnTo: string): string => {
-    const address = returnAddressOf(returnTo, { publicUrl: publicUrl(), origins: options.origins });
-    if (address === null) throw agentErrors.RETURN_NOT_ALLOWED();
-    return address;
-  };
 
   const viewOf = (link: AgentLink | null): AgentAccountView => ({
     issuer,
@@ -107,22 +86,6 @@ export function createAgentAccounts(context: ModuleContext, options: AgentAccoun
     ];
   };
 
-  /** @throws UNAUTHENTICATED, AGENT_ACCOUNT_TAKEN, ALREADY_CONNECTED */
-  const connect = (userId: string, subject: string, source: RequestSource): Promise<AgentAccountView> => {
-    const [id, owner] = [linkId(issuer, subject), linkOwner(issuer, userId)];
-    const link: AgentLink = { id, owner, userId, issuer, subject, createdAt: clock.now() };
-    return decideAndCommit(commit, async () => {
-      const user = await readUser(userId);
-      if (!user) throw httpErrors.UNAUTHENTICATED();
-      const existing = (await links.findOne({ id })) ?? (await linkOf(userId));
-      if (existing && existing.id !== id) throw agentErrors.ALREADY_CONNECTED();
-      if (existing && existing.userId !== userId) throw agentErrors.AGENT_ACCOUNT_TAKEN();
-      if (existing) return { result: viewOf(existing) };
-      const effects = await effectsOf('connected', userId, user, source);
-      return { parts: [links.inserting(link), ...effects], result: viewOf(link), repeatIfTaken: true };
-    });
-  };
-
   return {
     callbackUrl,
 
@@ -131,52 +94,50 @@ export function createAgentAccounts(context: ModuleContext, options: AgentAccoun
      * the provider does not respond.
      * @throws RETURN_NOT_ALLOWED
      */
-    async begin({
-      returnTo,
-      codeChallenge,
-    }: Static<typeof ConnectQuery>): Promise<{ url: string; id: string; cookie: string | undefined }> {
-      const { id, checks } = newSignInChecks(clock, random);
-      const address = returnAddress(returnTo);
-      const url = await provider.authorizationUrl(checks, callbackUrl(), undefined).catch(onUnreachable);
-      if (!url) return { url: withQuery(address, 'error=connection_failed'), id, cookie: undefined };
-      const cookie = begun.seal({ ...checks, returnTo: address, codeChallenge });
-      return { url: url.href, id, cookie };
+    async begin(
+      query: Static<typeof ConnectQuery>,
+    ): Promise<{ url: string; id: string; cookie: string | undefined }> {
+      const { id, pending, cookie } = signIns.begin(query, {});
+      const url = await provider.authorizationUrl(pending, callbackUrl(), undefined).catch(onUnreachable);
+      return url
+        ? { url: url.href, id, cookie }
+        : { url: withQuery(pending.returnTo, 'error=connection_failed'), id, cookie: undefined };
     },
 
     /** Where to send the browser: to the application, with a ticket or an error. @throws LOGIN_EXPIRED */
     async finish(response: URL, cookie: string | undefined): Promise<string> {
-      const connection = cookie === undefined ? null : begun.open(cookie);
-      if (!connection || connection.state !== response.searchParams.get('state'))
-        throw agentErrors.LOGIN_EXPIRED();
-      const { returnTo, codeChallenge } = connection;
-      const identity = await provider.identify(response, connection).catch(onUnreachable);
+      const pending = signIns.open(response, cookie);
+      const identity = await provider.identify(response, pending).catch(onUnreachable);
       const isPerson = identity?.issuer === issuer && (identity.kind ?? 'human') === 'human';
-      if (!identity || !isPerson) {
-        const isRefused = response.searchParams.get('error') === 'access_denied';
-        return withQuery(returnTo, `error=${isRefused ? 'access_denied' : 'connection_failed'}`);
-      }
-      const ticket = { id: newId('ticket-', clock, random), subject: identity.subject, codeChallenge };
-      return withQuery(returnTo, `ticket=${tickets.seal(ticket)}`);
+      const proven = identity && isPerson ? { subject: identity.subject } : null;
+      return signIns.addressAfter(response, pending, { proven, failure: 'connection_failed' });
     },
 
     /**
      * Connects the account of the ticket.
-     * @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, AGENT_ACCOUNT_TAKEN, ALREADY_CONNECTED
+     * @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, UNAUTHENTICATED, AGENT_ACCOUNT_TAKEN, ALREADY_CONNECTED
      */
-    async connect(
-      user: { id: string; emailVerified: boolean },
-      { ticket: text, codeVerifier }: { ticket: string; codeVerifier: string },
+    connect: (
+      { id: userId, emailVerified }: { id: string; emailVerified: boolean },
+      given: Redemption,
       source: RequestSource,
-    ): Promise<AgentAccountView> {
-      const ticket = tickets.open(text);
-      if (!ticket || sha256(codeVerifier) !== ticket.codeChallenge) throw agentErrors.INVALID_TICKET();
-      // A stranger who registered this address would keep access after its owner has reset the password.
-      if (!user.emailVerified) throw agentErrors.EMAIL_NOT_VERIFIED();
-      const use = { id: ticket.id, expiresAt: clock.now() + LIFETIME_MS };
-      const connected = await options.singleUse.run(use, () => connect(user.id, ticket.subject, source));
-      if (!connected) throw agentErrors.INVALID_TICKET();
-      return connected;
-    },
+    ): Promise<AgentAccountView> =>
+      signIns.redeem(given, async ({ subject }) => {
+        // A stranger who registered this address would keep access after its owner has reset the password.
+        if (!emailVerified) throw signInErrors.EMAIL_NOT_VERIFIED();
+        const [id, owner] = [linkId(issuer, subject), linkOwner(issuer, userId)];
+        const link: AgentLink = { id, owner, userId, issuer, subject, createdAt: clock.now() };
+        return decideAndCommit(commit, async () => {
+          const user = await readUser(userId);
+          if (!user) throw httpErrors.UNAUTHENTICATED();
+          const existing = (await links.findOne({ id })) ?? (await linkOf(userId));
+          if (existing && existing.id !== id) throw agentErrors.ALREADY_CONNECTED();
+          if (existing && existing.userId !== userId) throw agentErrors.AGENT_ACCOUNT_TAKEN();
+          if (existing) return { result: viewOf(existing) };
+          const effects = await effectsOf('connected', userId, user, source);
+          return { parts: [links.inserting(link), ...effects], result: viewOf(link), repeatIfTaken: true };
+        });
+      }),
 
     /** Ends the access of every agent with the next request. Does nothing if no account is connected. */
     disconnect: (userId: string, source: RequestSource): Promise<void> =>

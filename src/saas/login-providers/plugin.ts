@@ -1,12 +1,10 @@
 import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { TSchema } from 'typebox';
-import { type Cookie, createCookieGroup } from '../../core/http/cookies.js';
 import type { Messages } from '../../core/http/messages.js';
-import { responseOf, signInIdOf, TicketBody } from '../../core/http/provider-sign-in.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Acknowledgement, ok } from '../../core/http/schemas.js';
-import { SECOND } from '../../core/kernel/clock.js';
+import { createSignInCookies, responseOf, TicketBody } from '../../core/outbound/provider-sign-in.js';
 import {
   IdentitiesAnswer,
   IdentityAnswer,
@@ -17,7 +15,6 @@ import {
   StartQuery,
 } from './schemas.js';
 import type { Federation } from './service.js';
-import { LIFETIME_MS } from './tickets.js';
 
 export interface FederationPluginOptions {
   federation: Federation;
@@ -45,8 +42,7 @@ async function signInRoutes(
   { federation, signInResponse, messages, publicUrl, callbackUrl }: FederationPluginOptions,
 ): Promise<void> {
   const page = access('public', { page: true });
-  /** One for each sign-in, so that several can be open. Sent with the redirect from the provider. */
-  const cookies = createCookieGroup('saas-login', publicUrl);
+  const cookies = createSignInCookies('saas-login', publicUrl);
 
   fastify.get(
     '/auth/providers',
@@ -58,8 +54,8 @@ async function signInRoutes(
     '/auth/login/:provider',
     { config: page, schema: { params: ProviderParams, querystring: StartQuery } },
     async (request, reply) => {
-      const { url, id, cookie: value } = await federation.begin(request.params.provider, request.query);
-      cookies.add(request, reply, { id, value: value, maxAge: LIFETIME_MS / SECOND });
+      const { url, ...begun } = await federation.begin(request.params.provider, request.query);
+      cookies.add(request, reply, begun);
       return reply.redirect(url, 303);
     },
   );
@@ -70,15 +66,10 @@ async function signInRoutes(
     request: FastifyRequest,
     reply: FastifyReply,
   ): Promise<FastifyReply> => {
-    const cookie = cookieOf(response);
+    const cookie = cookies.of(response);
     const target = await federation.finish(provider, response, cookie?.read(request));
     cookie?.clear(reply);
     return reply.redirect(target, 303);
-  };
-
-  const cookieOf = ({ searchParams }: URL): Cookie | undefined => {
-    const id = signInIdOf(searchParams.get('state') ?? undefined);
-    return id === undefined ? undefined : cookies.of(id);
   };
 
   fastify.get(
@@ -101,7 +92,7 @@ async function signInRoutes(
         const response = new URL(callbackUrl(provider));
         response.search = new URLSearchParams(request.body as Record<string, string>).toString();
         // Browsers send no cookie with a form of another site, but with the request that a redirect makes of it.
-        if (cookieOf(response)?.read(request) === undefined)
+        if (cookies.of(response)?.read(request) === undefined)
           return reply.redirect(response.pathname + response.search, 303);
         return finish(provider, response, request, reply);
       },

@@ -1,8 +1,8 @@
 import * as oidc from 'openid-client';
-import type { SignInChecks } from '../../core/http/provider-sign-in.js';
 import { type Clock, HOUR, isRecent, SECOND } from '../../core/kernel/clock.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { boundedFetch } from '../../core/outbound/bounded-fetch.js';
+import type { SignInChecks } from '../../core/outbound/provider-sign-in.js';
 import { federationErrors } from './errors.js';
 import {
   identityOf,

@@ -1,7 +1,6 @@
 import { type Static, type TObject, Type } from 'typebox';
 import { option } from '../../core/config/options.js';
 import { mustBe } from '../../core/config/validation-messages.js';
-import { ReturnTo } from '../../core/http/provider-sign-in.js';
 import {
   Closed,
   CodeChallenge,
@@ -10,6 +9,7 @@ import {
   Nullable,
   Timestamp,
 } from '../../core/http/schemas.js';
+import { ReturnTo } from '../../core/outbound/provider-sign-in.js';
 
 const Credential = Type.String({ minLength: 1, maxLength: 1024, pattern: '^[\\x21-\\x7e]+$' });
 

@@ -1,16 +1,21 @@
-import { withQuery } from '../../core/config/public-url.js';
 import { canonicalEmail } from '../../core/http/mailboxes.js';
-import { newSignInChecks, returnAddressOf } from '../../core/http/provider-sign-in.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import { Email, matchesSchema, OptionalName, toTimestamp } from '../../core/http/schemas.js';
-import { type Clock, MINUTE, SECOND } from '../../core/kernel/clock.js';
+import { MINUTE, SECOND } from '../../core/kernel/clock.js';
 import { AppError, httpErrors } from '../../core/kernel/errors.js';
-import type { Sealed } from '../../core/kernel/sealed.js';
-import { newId, type Random, sha256 } from '../../core/kernel/secrets.js';
+import { sha256 } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
-import { type CommitParts, decideAndCommit, type Effect } from '../../core/ops/commit.js';
-import type { SingleUse } from '../../core/ops/single-use.js';
+import { decideAndCommit, type Effect } from '../../core/ops/commit.js';
+import { createSingleUse } from '../../core/ops/single-use.js';
+import {
+  createProviderSignIns,
+  type ProviderSignInOptions,
+  type Redemption,
+  type SignInChecks,
+  signInErrors,
+} from '../../core/outbound/provider-sign-in.js';
 import type { ReadAccount } from '../../core/server/contributions.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
 import { UniqueViolation } from '../../core/storage/collection.js';
 import type { FederatedSignIn } from '../auth/sign-in/federated.js';
 import type { SignedIn } from '../auth/sign-in/sign-in.js';
@@ -18,8 +23,7 @@ import { federationErrors } from './errors.js';
 import type { ProviderIdentity } from './provider-responses.js';
 import type { Provider } from './providers.js';
 import type { IdentityView, StartQuery } from './schemas.js';
-import type { Identities, IdentityDocument } from './store.js';
-import { LIFETIME_MS, type PendingLogin, type Ticket } from './tickets.js';
+import { type IdentityDocument, identityCollection, usedTicketCollection } from './store.js';
 
 /** The user of a connection. */
 export interface ConnectedUser extends ReadAccount {
@@ -27,34 +31,31 @@ export interface ConnectedUser extends ReadAccount {
   identityMail(change: 'connected' | 'disconnected', provider: string, source: RequestSource): Effect;
 }
 
+interface PendingLogin extends Pick<SignInChecks, 'maxAge'> {
+  provider: string;
+}
+
+/** Who has signed in at a provider. */
+interface Ticket {
+  provider: string;
+  identity: ProviderIdentity;
+}
+
 /** Sign-in with accounts of other providers. */
 export type Federation = ReturnType<typeof createFederation>;
 
-export interface Redemption {
-  ticket: string;
-  codeVerifier: string;
+export interface FederationContext
+  extends Pick<ModuleContext, 'store' | 'commit' | 'signInMethods' | 'clock' | 'random'> {
+  audit: Pick<Audit, 'entry'>;
 }
 
-export interface FederationDependencies {
+export interface FederationOptions extends Pick<ProviderSignInOptions, 'secrets' | 'publicUrl' | 'origins'> {
   providers: ReadonlyMap<string, Provider>;
-  identities: Identities;
   accounts: FederatedSignIn;
   /** Null if there is no such user. */
   readUser(id: string): Promise<ConnectedUser | null>;
-  /** Whether the user can sign in without a provider. */
-  hasOtherLogin(userId: string): Promise<boolean>;
-  logins: Sealed<PendingLogin>;
-  tickets: Sealed<Ticket>;
-  singleUse: SingleUse;
   /** The address of the callback of a provider. */
   callbackUrl(provider: string): string;
-  publicUrl(): string;
-  /** The origins of applications, beside that of the public address. */
-  origins: readonly string[];
-  commit: CommitParts;
-  audit: Pick<Audit, 'entry'>;
-  clock: Clock;
-  random: Random;
 }
 
 const MAX_IDENTITIES = 100;
@@ -62,20 +63,15 @@ const MAX_IDENTITIES = 100;
 /** As for the routes that need a recent sign-in. */
 const RECENT_SECONDS = (10 * MINUTE) / SECOND;
 
-export function createFederation(deps: FederationDependencies) {
-  const {
-    providers,
-    identities,
-    accounts,
-    readUser,
-    logins,
-    tickets,
-    publicUrl,
-    commit,
-    audit,
-    clock,
-    random,
-  } = deps;
+export function createFederation(context: FederationContext, options: FederationOptions) {
+  const { providers, accounts, readUser } = options;
+  const { store, commit, audit, clock } = context;
+  const identities = identityCollection(store);
+  const signIns = createProviderSignIns<PendingLogin, Ticket>({
+    ...{ ...context, ...options },
+    purpose: 'sign-ins at providers',
+    singleUse: createSingleUse(usedTicketCollection(store)),
+  });
 
   const providerOf = (name: string): Provider => {
     const provider = providers.get(name);
@@ -83,26 +79,16 @@ export function createFederation(deps: FederationDependencies) {
     return provider;
   };
 
-  /** @throws RETURN_NOT_ALLOWED */
-  const returnAddress = (returnTo: string): string => {
-    const address = returnAddressOf(returnTo, { publicUrl: publicUrl(), origins: deps.origins });
-    if (address === null) throw federationErrors.RETURN_NOT_ALLOWED();
-    return address;
-  };
-
   /** Uses a ticket once. @throws INVALID_TICKET */
-  const redeem = async <T>(
-    { ticket: text, codeVerifier }: Redemption,
-    use: (ticket: Ticket) => Promise<T>,
-  ): Promise<T> => {
-    const ticket = tickets.open(text);
-    if (!ticket || !providers.has(ticket.provider) || sha256(codeVerifier) !== ticket.codeChallenge)
-      throw federationErrors.INVALID_TICKET();
-    const once = { id: ticket.id, expiresAt: clock.now() + LIFETIME_MS };
-    const used = await deps.singleUse.run(once, () => use(ticket), hasChallenge);
-    if (used === null) throw federationErrors.INVALID_TICKET();
-    return used;
-  };
+  const redeem = <T>(given: Redemption, use: (ticket: Ticket) => Promise<T>): Promise<T> =>
+    signIns.redeem(
+      given,
+      async (ticket) => {
+        if (!providers.has(ticket.provider)) throw signInErrors.INVALID_TICKET();
+        return use(ticket);
+      },
+      hasChallenge,
+    );
 
   const documentOf = (userId: string, { provider, identity }: Ticket): IdentityDocument => ({
     id: keyOf(identity),
@@ -160,14 +146,13 @@ export function createFederation(deps: FederationDependencies) {
      */
     async begin(
       name: string,
-      { returnTo, codeChallenge, prompt, loginHint }: StartQuery,
+      { prompt, loginHint, ...destination }: StartQuery,
     ): Promise<{ url: string; id: string; cookie: string }> {
       const provider = providerOf(name);
-      const { id, checks: secrets } = newSignInChecks(clock, random);
-      const checks = { ...secrets, ...(prompt && { maxAge: RECENT_SECONDS }) };
-      const begun = { ...checks, provider: name, returnTo: returnAddress(returnTo), codeChallenge };
-      const url = await provider.authorizationUrl(checks, deps.callbackUrl(name), loginHint);
-      return { url: url.href, id, cookie: logins.seal(begun) };
+      const begun = { provider: name, ...(prompt && { maxAge: RECENT_SECONDS }) };
+      const { id, pending, cookie } = signIns.begin(destination, begun);
+      const url = await provider.authorizationUrl(pending, options.callbackUrl(name), loginHint);
+      return { url: url.href, id, cookie };
     },
 
     /**
@@ -176,17 +161,11 @@ export function createFederation(deps: FederationDependencies) {
      */
     async finish(name: string, response: URL, cookie: string | undefined): Promise<string> {
       const provider = providerOf(name);
-      const begun = cookie === undefined ? null : logins.open(cookie);
-      if (!begun || begun.provider !== name || begun.state !== response.searchParams.get('state'))
-        throw federationErrors.LOGIN_EXPIRED();
-      const { returnTo, codeChallenge } = begun;
+      const begun = signIns.open(response, cookie);
+      if (begun.provider !== name) throw signInErrors.LOGIN_EXPIRED();
       const identity = await provider.identify(response, begun);
-      if (!identity) {
-        const isRefused = response.searchParams.get('error') === 'access_denied';
-        return withQuery(returnTo, `error=${isRefused ? 'access_denied' : 'login_failed'}`);
-      }
-      const ticket = { id: newId('', clock, random), provider: name, identity, codeChallenge };
-      return withQuery(returnTo, `ticket=${tickets.seal(ticket)}`);
+      const proven = identity && { provider: name, identity };
+      return signIns.addressAfter(response, begun, { proven, failure: 'login_failed' });
     },
 
     /**
@@ -235,7 +214,7 @@ export function createFederation(deps: FederationDependencies) {
         const isProven =
           identity.emailVerified && identity.email !== undefined && canonicalEmail(identity.email) === email;
         // A registration with another person's address would keep access after the owner has reset the password.
-        if (!emailVerified && !isProven) throw federationErrors.EMAIL_NOT_VERIFIED();
+        if (!emailVerified && !isProven) throw signInErrors.EMAIL_NOT_VERIFIED();
         const document = documentOf(userId, ticket);
         return decideAndCommit(commit, async () => {
           const user = await readUser(userId);
@@ -261,7 +240,7 @@ export function createFederation(deps: FederationDependencies) {
         const identity = connected.find((one) => one.id === id);
         if (!user || !identity) throw httpErrors.NOT_FOUND();
         const others = connected.filter((one) => one !== identity);
-        if (!others.some(signsIn) && !(await deps.hasOtherLogin(userId)))
+        if (!others.some(signsIn) && !(await context.signInMethods.hasOther('identity', userId)))
           throw federationErrors.LAST_LOGIN_METHOD();
         const effects = effectsOf('disconnected', identity, user, source);
         return { parts: [identities.deleting({ id, userId }), ...effects], result: undefined };

@@ -11,9 +11,4 @@ export default [
     replace: 'isPerson ? await userOf(token.subject) : null', by: 'await userOf(token.subject)',
     tests: [['saas/agents/tokens', 'a token that is wrong in any way is refused']],
   },
-  {
-    name: 'a ticket is worth something without the verifier', file: 'saas/agents/service.ts', in: 'connect',
-    replace: '|| sha256(codeVerifier) !== ticket.codeChallenge', by: '',
-    tests: [['saas/agents/agents', 'a connection belongs to the browser, the application and the user who']],
-  },
 ];

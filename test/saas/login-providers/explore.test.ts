@@ -1,14 +1,13 @@
 import t from 'tap';
-import { createSealed } from '../../../src/core/kernel/sealed.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { createCommit } from '../../../src/core/ops/commit.js';
 import { createSingleUse } from '../../../src/core/ops/single-use.js';
+import { createProviderSignIns } from '../../../src/core/outbound/provider-sign-in.js';
 import { createSignInMethods } from '../../../src/core/server/contributions.js';
 import type { Store } from '../../../src/core/storage/collection.js';
 import { newUserDocument, userCollection } from '../../../src/saas/auth/store.js';
 import { createFederation } from '../../../src/saas/login-providers/service.js';
 import { identityCollection, usedTicketCollection } from '../../../src/saas/login-providers/store.js';
-import { LIFETIME_MS, type Ticket } from '../../../src/saas/login-providers/tickets.js';
 import { createReadUser } from '../../../src/saas/sign-in-methods.js';
 import { createPasskeyService } from '../../../src/shared/passkeys/service.js';
 import { passkeyCollection, usedChallengeCollection } from '../../../src/shared/passkeys/store.js';
@@ -33,17 +32,21 @@ import { VERIFIER } from './kit.js';
 
 const EMAIL = 'ada@example.test';
 const clock = fakeClock();
-const sealed = <T extends object>(purpose: string) =>
-  createSealed<T>(purpose, { keys: ['key'], lifetimeMs: LIFETIME_MS, clock, random: countedRandom('seal') });
+const KEYS = { secrets: ['key'], publicUrl: () => 'https://app.test', origins: [] };
 
 /** A ticket of each request, for the same account of the provider. */
-const ticketOf = (id: string) =>
-  sealed<Ticket>('tickets').seal({
-    id,
-    provider: 'acme',
-    identity: { issuer: 'https://acme.test', subject: 'ada-1', email: EMAIL, emailVerified: true },
-    codeChallenge: sha256(VERIFIER),
+function ticketOf(store: Store, seed: string): string {
+  const signIns = createProviderSignIns({
+    ...{ ...KEYS, clock, random: countedRandom(seed) },
+    purpose: 'sign-ins at providers',
+    singleUse: createSingleUse(usedTicketCollection(store)),
   });
+  const identity = { issuer: 'https://acme.test', subject: 'ada-1', email: EMAIL, emailVerified: true };
+  const destination = { returnTo: 'https://app.test/', codeChallenge: sha256(VERIFIER) };
+  const proven = { provider: 'acme', identity };
+  const address = signIns.addressAfter(new URL('https://app.test/'), destination, { proven, failure: '' });
+  return new URL(address).searchParams.get('ticket') ?? '';
+}
 
 /** Both domains of one process, as saas-backend connects them. */
 function processOn(store: Store, seed: string) {
@@ -56,22 +59,13 @@ function processOn(store: Store, seed: string) {
   const commit = createCommit(store);
   const signInMethods = createSignInMethods();
   const readUser = createReadUser(userCollection(store), silentMails);
-  const federation = createFederation({
+  const context = { store, commit, audit: SILENT_AUDIT, signInMethods, clock, random: countedRandom(seed) };
+  const federation = createFederation(context, {
+    ...KEYS,
     providers: new Map([['acme', provider]]),
-    identities: identityCollection(store),
     accounts: serviceOn(store, seed).federated,
     readUser,
-    hasOtherLogin: (userId) => signInMethods.hasOther('identity', userId),
-    logins: sealed('logins'),
-    tickets: sealed('tickets'),
-    singleUse: createSingleUse(usedTicketCollection(store)),
     callbackUrl: () => '',
-    publicUrl: () => 'https://app.test',
-    origins: [],
-    commit,
-    audit: SILENT_AUDIT,
-    clock,
-    random: countedRandom(seed),
   });
   const passkeys = createPasskeyService({
     passkeys: passkeyCollection(store),
@@ -99,7 +93,7 @@ const setup = async (store: Store): Promise<void> => {
 };
 const exchange = (seed: string) => (store: Store) =>
   processOn(store, seed).federation.exchange(
-    { ticket: ticketOf(seed), codeVerifier: VERIFIER },
+    { ticket: ticketOf(store, seed), codeVerifier: VERIFIER },
     undefined,
     ORIGIN,
   );

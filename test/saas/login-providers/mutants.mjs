@@ -19,7 +19,7 @@ export default [
   },
   {
     name: 'a response of one provider is accepted for another', file: 'saas/login-providers/service.ts', in: 'finish',
-    replace: 'begun.provider !== name ||', by: '',
+    replace: 'if (begun.provider !== name)', by: 'if (false)',
     tests: [['saas/login-providers/federation', 'a response belongs to the browser, the provider and the sign-in']],
   },
   {
@@ -29,12 +29,12 @@ export default [
     tests: [['saas/login-providers/federation', 'an address that the provider has not verified creates no account']],
   },
   {
-    name: 'the ticket alone signs in', file: 'saas/login-providers/service.ts', in: 'redeem',
+    name: 'the ticket alone signs in', file: 'core/outbound/provider-sign-in.ts', in: 'redeem',
     replace: '|| sha256(codeVerifier) !== ticket.codeChallenge', by: '',
     tests: [['saas/login-providers/federation', 'a ticket is worth nothing without the verifier of the application']],
   },
   {
-    name: 'the browser returns anywhere', file: 'core/http/provider-sign-in.ts', in: 'returnAddressOf',
+    name: 'the browser returns anywhere', file: 'core/outbound/provider-sign-in.ts', in: 'returnAddressOf',
     replace: '!allowed.includes(url.origin) ||', by: '',
     tests: [['saas/login-providers/federation', 'the browser returns to the application only']],
   },
