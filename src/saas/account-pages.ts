@@ -164,8 +164,8 @@ function sourcesOf(modules: SaasModules, identityOf: IdentityOf, script: string)
       },
     },
     factors: secondFactors && {
-      ...secondFactors.option.service,
-      requiredFrom: ({ id }) => secondFactors.option.service.requiredFrom(id),
+      ...secondFactors.ofUsers,
+      requiredFrom: ({ id }) => secondFactors.ofUsers.requiredFrom(id),
     },
     passkeys: passkeys && {
       ...passkeys.service,

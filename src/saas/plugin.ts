@@ -112,15 +112,15 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
   });
   const readUser = createReadUser(userDocuments, mails);
   const secondFactors = await openSecondFactors(base, { issuer: brand.name, readUser });
-  const emailLogin = await openEmailLogin(base, { messages });
   const auth = createAuthModule(context, {
     ...events,
     config: values,
     tokenKinds: await registerSessionTokenKinds(fastify, mount, values),
     users,
     mails,
-    secondFactor: secondFactors?.option,
-    emailLogin,
+    secondFactors: secondFactors?.ofUsers,
+    secrets: base.secrets,
+    createEmailLogin: await openEmailLogin(base),
     siteName: settings.siteName,
     registrationAllowed: settings.registrationAllowed,
     hooks: runtime.hooks && (await import('./auth/hooks.js')).createHooks(runtime.hooks, fastify.log),

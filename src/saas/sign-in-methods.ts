@@ -2,12 +2,14 @@ import type { Messages } from '../core/http/messages.js';
 import { reportedSource } from '../core/http/request-details.js';
 import type { RequestSource } from '../core/http/routes.js';
 import { DAY } from '../core/kernel/clock.js';
+import { createExpiryPurge } from '../core/ops/purge.js';
 import { type ChangeSource, refuseMissingKey } from '../shared/factors/store.js';
 import { contributePasskeys, viewOf } from '../shared/passkeys/store.js';
 import type { AccountMails } from './auth/mails.js';
 import type { AuthModule } from './auth/module.js';
 import { SignInAnswer } from './auth/schemas.js';
-import { registerChallengeKind } from './auth/sessions/jwt.js';
+import type { CodeAccountDependencies } from './auth/sign-in/code-accounts.js';
+import { loginCodeCollection } from './auth/sign-in/login-codes.js';
 import type { Users } from './auth/store.js';
 import type { SaasBase } from './base.js';
 import { contributeIdentities } from './login-providers/store.js';
@@ -26,13 +28,13 @@ export const createReadUser = (users: Users, mails: AccountMails) => async (id: 
   return {
     nextRevision: users.changing(asRead, { inc: { signInRevision: 1 } }),
     factorMail: (change: 'added' | 'removed', source: ChangeSource) =>
-      mails.secondFactorChanged(user, change, reportedSource(source)),
+      mails.accessChanged(`second-factor-${change}`, user, reportedSource(source)),
     passkeyMail: (change: 'added' | 'removed', source: ChangeSource) =>
-      mails.passkeyChanged(user, change, reportedSource(source)),
+      mails.accessChanged(`passkey-${change}`, user, reportedSource(source)),
     identityMail: (change: 'connected' | 'disconnected', provider: string, source: RequestSource) =>
-      mails.identityChanged(user, change, provider, source),
+      mails.accessChanged(`identity-${change}`, user, source, { provider }),
     agentsMail: (change: 'connected' | 'disconnected', source: RequestSource) =>
-      mails.agentsChanged(user, change, source),
+      mails.accessChanged(`agents-${change}`, user, source),
   };
 };
 
@@ -40,7 +42,7 @@ export type SaasSecondFactors = NonNullable<Awaited<ReturnType<typeof openSecond
 
 /** @throws ConfigurationError without a key, if users have second factors */
 export async function openSecondFactors(
-  { fastify, context, values, mount }: SaasBase,
+  { context, values }: SaasBase,
   { issuer, readUser }: { issuer(): string; readUser: ReadUser },
 ) {
   const { factorEncryptionKey: key, factorEncryptionKeyPrevious: previous } = values;
@@ -58,24 +60,21 @@ export async function openSecondFactors(
   const graceMs = values.secondFactorGraceDays * DAY;
   return {
     service,
-    /** For the sign-in. */
-    option: {
-      service: {
-        ...service,
-        requiredFrom: async (userId: string) => (isRequired ? service.requiredFrom(userId, graceMs) : null),
-      },
-      challengeTokens: await registerChallengeKind(fastify, mount, values),
+    /** For users, who must have one if the operator requires it. */
+    ofUsers: {
+      ...service,
+      requiredFrom: async (userId: string) => (isRequired ? service.requiredFrom(userId, graceMs) : null),
     },
   };
 }
 
-export async function openEmailLogin(
-  { context, values, secrets }: SaasBase,
-  { messages }: { messages: Messages },
-) {
+/** Creates sign-in with mailed codes from the flows that it continues, if it is enabled. */
+export async function openEmailLogin({ context, values }: SaasBase) {
   if (!values.emailLogin) return undefined;
-  const { createEmailLoginModule } = await import('./auth/sign-in/email-login-module.js');
-  return createEmailLoginModule(context, { messages, secrets });
+  const { createEmailLogin } = await import('./auth/sign-in/email-login.js');
+  const codes = loginCodeCollection(context.store);
+  context.jobs.add('login-code-purge', createExpiryPurge(codes, context.clock));
+  return (accounts: CodeAccountDependencies) => createEmailLogin(accounts, codes);
 }
 
 export async function openLoginProviders(

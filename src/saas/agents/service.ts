@@ -13,6 +13,7 @@ import {
 } from '../../core/outbound/provider-sign-in.js';
 import type { ReadAccount } from '../../core/server/contributions.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
+import { allOf } from '../../core/storage/pages.js';
 import type { Provider } from '../login-providers/providers.js';
 import { agentErrors } from './errors.js';
 import type { AgentAccountView, AgentEvents, ConnectQuery } from './schemas.js';
@@ -47,9 +48,6 @@ export interface AgentAccountOptions {
   readUser(id: string): Promise<LinkedUser | null>;
   event: EventOf<AgentEvents>;
 }
-
-/** Connections of one user: one for each issuer that was ever configured. */
-const MAX_LINKS = 100;
 
 export function createAgentAccounts(context: ModuleContext, options: AgentAccountOptions) {
   const { issuer, resource, provider, onUnreachable, readUser, event } = options;
@@ -156,8 +154,7 @@ export function createAgentAccounts(context: ModuleContext, options: AgentAccoun
 
     /** For the export of a user: the connections with every provider that was configured. */
     async list(userId: string): Promise<{ issuer: string; subject: string; connectedAt: string }[]> {
-      const { items } = await links.page({ where: { userId }, sort: 'createdAt', limit: MAX_LINKS });
-      return items.map((link) => ({
+      return (await allOf(links, { where: { userId }, sort: 'createdAt' })).map((link) => ({
         issuer: link.issuer,
         subject: link.subject,
         connectedAt: toTimestamp(link.createdAt),

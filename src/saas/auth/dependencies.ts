@@ -15,7 +15,6 @@ import type { Hooks } from './hooks.js';
 import type { ForeignHashes } from './import/foreign-hashes.js';
 import type { AccountMails } from './mails.js';
 import type { SessionTokens } from './sessions/tokens.js';
-import type { Challenges } from './sign-in/challenges.js';
 import type { PresentUser, ProfileMark, Sessions, Users } from './store.js';
 
 /** What sessions depend on. */
@@ -58,7 +57,8 @@ export interface AuthDependencies extends SessionDependencies {
   signInMethods: SignInMethods;
   /** Absent if no encryption key is configured. */
   secondFactors?: SecondFactors | undefined;
-  challenges?: Challenges | undefined;
+  /** The secrets that encrypt what a client keeps, the current one first. */
+  secrets: readonly string[];
   /** Whether the operator allows new registrations. */
   registrationAllowed(): Promise<boolean>;
   /** Whether the address must be verified before the first login. */

@@ -93,22 +93,7 @@ export interface RequestSource {
 }
 
 /** The hooks under the rules above. Those that are not configured are absent, and cost nothing. */
-export interface Hooks {
-  /** @throws REGISTRATION_REJECTED, NOT_READY, INTERNAL */
-  beforeRegister?:
-    | ((
-        user: Pick<UserDocument, 'email' | 'name'>,
-        method: LoginMethod,
-        source: SessionSource,
-      ) => Promise<void>)
-    | undefined;
-  /** Never rejects. */
-  afterLogin?:
-    | ((user: User, session: SessionDocument, registered: boolean, source: SessionSource) => Promise<void>)
-    | undefined;
-  /** @throws NOT_READY, INTERNAL */
-  accessTokenClaims?: ((subject: TokenSubject) => Promise<Record<string, unknown>>) | undefined;
-}
+export type Hooks = ReturnType<typeof createHooks>;
 
 /** Claims that only the package sets, or that have a meaning for those who accept tokens (RFC 7519, RFC 8693, RFC 9068). */
 export const RESERVED_CLAIMS: ReadonlySet<string> = new Set([
@@ -124,7 +109,7 @@ class HookTimeout extends Error {
   override readonly name = 'HookTimeout';
 }
 
-export function createHooks({ timeoutMs = DEFAULT_TIMEOUT_MS, ...given }: SaasHooks, log: JobLog): Hooks {
+export function createHooks({ timeoutMs = DEFAULT_TIMEOUT_MS, ...given }: SaasHooks, log: JobLog) {
   /** Calls a hook. @throws HookTimeout, and what the hook throws */
   const call = async <T>(name: keyof SaasHooks, run: () => HookResult<T>): Promise<T> => {
     let timer: NodeJS.Timeout | undefined;
@@ -147,9 +132,14 @@ export function createHooks({ timeoutMs = DEFAULT_TIMEOUT_MS, ...given }: SaasHo
 
   const { beforeRegister, afterLogin, accessTokenClaims } = given;
   return {
+    /** @throws REGISTRATION_REJECTED, NOT_READY, INTERNAL */
     beforeRegister:
       beforeRegister &&
-      (async ({ email, name }, method, source) => {
+      (async (
+        { email, name }: Pick<UserDocument, 'email' | 'name'>,
+        method: LoginMethod,
+        source: SessionSource,
+      ) => {
         const registration = { email, ...(name !== undefined && { name }), method, ...sourceOf(source) };
         const failed = (err: unknown): never => {
           if (!(err instanceof HookTimeout)) throw httpErrors.INTERNAL({ cause: err });
@@ -160,9 +150,10 @@ export function createHooks({ timeoutMs = DEFAULT_TIMEOUT_MS, ...given }: SaasHo
         if (rejection !== undefined) throw rejectedWith(rejection);
       }),
 
+    /** Never rejects. */
     afterLogin:
       afterLogin &&
-      (async (user, document, registered, source) => {
+      (async (user: User, document: SessionDocument, registered: boolean, source: SessionSource) => {
         const session = toSessionView(document);
         const login = { user, session, ...loginMethodOf(session), registered, ...sourceOf(source) };
         await call('afterLogin', () => afterLogin(login)).catch((error: unknown) =>
@@ -170,9 +161,10 @@ export function createHooks({ timeoutMs = DEFAULT_TIMEOUT_MS, ...given }: SaasHo
         );
       }),
 
+    /** @throws NOT_READY, INTERNAL */
     accessTokenClaims:
       accessTokenClaims &&
-      (async (subject) => {
+      (async (subject: TokenSubject) => {
         const claims = await call('accessTokenClaims', () => accessTokenClaims(subject)).catch(
           (error: unknown) => {
             logged('accessTokenClaims', error);

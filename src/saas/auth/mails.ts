@@ -47,9 +47,6 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
 
   const detailsOf = (source: ReportedSource) => requestDetails(source, clock.now());
 
-  /** Identifies the mail about a change that increments the revision: each is about another one. */
-  const revisionOf = ({ id, signInRevision = 0 }: Recipient) => `${id}:${signInRevision}`;
-
   /** A mail with a link. */
   const linked = (
     template: Mail['template'],
@@ -151,23 +148,13 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
     emailChanged: (recipient: Recipient, newEmail: string, version: number, source: ReportedSource) =>
       changed('email-changed', recipient, `${recipient.id}:${version}`, source, { newEmail }),
 
-    secondFactorChanged: (recipient: Recipient, kind: 'added' | 'removed', source: ReportedSource) =>
-      changed(`second-factor-${kind}`, recipient, revisionOf(recipient), source),
-
-    passkeyChanged: (recipient: Recipient, kind: 'added' | 'removed', source: ReportedSource) =>
-      changed(`passkey-${kind}`, recipient, revisionOf(recipient), source),
-
-    /** About the account of an identity provider whose agents can act for the user. */
-    agentsChanged: (recipient: Recipient, kind: 'connected' | 'disconnected', source: ReportedSource) =>
-      changed(`agents-${kind}`, recipient, revisionOf(recipient), source),
-
-    /** About an account of another provider with which the user can sign in. */
-    identityChanged: (
+    /** About a change of what gives access beside the password, which has incremented the revision. */
+    accessChanged: (
+      template: Mail['template'],
       recipient: Recipient,
-      kind: 'connected' | 'disconnected',
-      provider: string,
       source: ReportedSource,
-    ) => changed(`identity-${kind}`, recipient, revisionOf(recipient), source, { provider }),
+      more?: { provider: string },
+    ) => changed(template, recipient, `${recipient.id}:${recipient.signInRevision ?? 0}`, source, more),
 
     welcome: (recipient: Recipient) =>
       outbox.mail({

@@ -17,14 +17,12 @@ import { type ImportOptions, type ImportReport, importUsers } from './import/imp
 import { type AccountMails, type AccountOutbox, createAccountMails } from './mails.js';
 import { authPlugin } from './plugin.js';
 import type { AuthConfiguration } from './schemas.js';
-import { createAuthService } from './service.js';
+import { type AuthServiceOptions, createAuthService } from './service.js';
 import { activityCollection, createActivity } from './sessions/activity.js';
 import { keepRefreshTokensInCookies } from './sessions/browser-sessions.js';
-import type { registerSessionTokenKinds, TokenKind } from './sessions/jwt.js';
+import type { registerSessionTokenKinds } from './sessions/jwt.js';
 import { createSessionTokens } from './sessions/tokens.js';
-import { createChallenges } from './sign-in/challenges.js';
-import type { EmailLoginModule } from './sign-in/email-login-module.js';
-import { type PresentUser, type Sessions, sessionCollection, toUserView, type Users } from './store.js';
+import { type PresentUser, sessionCollection, toUserView, type Users } from './store.js';
 import { createAccountExport, createSendExport } from './users/export.js';
 import { createSuspension } from './users/suspension.js';
 import { createUserLists } from './users/user-lists.js';
@@ -129,10 +127,12 @@ export interface AuthModuleOptions {
   registrationAllowed(): Promise<boolean>;
   siteName(): Promise<string>;
   event: EventOf<AuthEvents>;
+  /** The secrets that encrypt what a client keeps, the current one first. */
+  secrets: readonly string[];
   /** Absent if no encryption key is configured. */
-  secondFactor?: { service: SecondFactors; challengeTokens: TokenKind } | undefined;
+  secondFactors?: SecondFactors | undefined;
   /** Absent if sign-in by e-mail is not enabled. */
-  emailLogin?: EmailLoginModule | undefined;
+  createEmailLogin?: AuthServiceOptions['createEmailLogin'];
   /** Absent without the option. */
   hooks?: Hooks | undefined;
   publicUrl: PublicUrl;
@@ -144,15 +144,20 @@ export interface AuthModuleOptions {
 
 export function createAuthModule(context: ModuleContext<ListedAudit>, options: AuthModuleOptions) {
   const { store, throttle, jobs, clock, signInMethods } = context;
-  const { config, publicUrl, secondFactor, emailLogin, pages, messages } = options;
+  const { config, publicUrl, secondFactors, pages, messages } = options;
   const { userDocuments: users, presentUser } = options.users;
   const sessions = sessionCollection(store);
-  const service = createService(context, sessions, options);
+  const service = createAuthService({
+    ...{ ...context, ...options, ...options.users, users, sessions },
+    tokens: createSessionTokens({ ...context, ...options.tokenKinds, ...config, issuer: publicUrl.get }),
+    verificationRequired: config.requireEmailVerification,
+    refreshReuseWindow: config.refreshTokenReuseWindow,
+  });
   const exportAccount = createAccountExport({ ...context, users, sessions, presentUser });
   const sendExport = createSendExport({ exportAccount, throttle });
   const sessionCookie = createCookie('saas-session', publicUrl.get);
 
-  if (emailLogin) signInMethods.add('email', { isHeld: async () => true });
+  if (service.emailLogin) signInMethods.add('email', { isHeld: async () => true });
   signInMethods.add('password', { isHeld: service.federated.hasPassword });
   jobs.add('account-deletion', service.deletionJob);
   jobs.add('session-purge', createExpiryPurge(sessions, clock));
@@ -179,46 +184,8 @@ export function createAuthModule(context: ModuleContext<ListedAudit>, options: A
       });
     },
     async plugin(fastify: FastifyTypebox) {
-      const secondFactors = secondFactor?.service;
       const home = publicUrl.get;
       await authPlugin(fastify, { auth: service, sendExport, pages, messages, secondFactors, home });
-      if (service.emailLogin) await emailLogin?.plugin(fastify, service.emailLogin);
     },
   };
-}
-
-function createService(context: ModuleContext, sessions: Sessions, options: AuthModuleOptions) {
-  const { config, tokenKinds, secondFactor, publicUrl } = options;
-  const { userDocuments: users, foreignHashes, presentUser, profileMark, profileChanged } = options.users;
-  const issuer = publicUrl.get;
-  return createAuthService({
-    ...context,
-    users,
-    sessions,
-    foreignHashes,
-    presentUser,
-    profileMark,
-    profileChanged,
-    tokens: createSessionTokens({
-      ...context,
-      access: tokenKinds.accessTokens,
-      refresh: tokenKinds.refreshTokens,
-      accessTtl: config.accessTokenTtl,
-      refreshTtl: config.refreshTokenTtl,
-      sessionMaxAge: config.sessionMaxAge,
-      issuer,
-    }),
-    mails: options.mails,
-    registrationAllowed: options.registrationAllowed,
-    siteName: options.siteName,
-    event: options.event,
-    hooks: options.hooks,
-    secondFactors: secondFactor?.service,
-    challenges:
-      secondFactor &&
-      createChallenges({ tokens: secondFactor.challengeTokens, issuer, clock: context.clock }),
-    createEmailLogin: options.emailLogin?.create,
-    verificationRequired: config.requireEmailVerification,
-    refreshReuseWindow: config.refreshTokenReuseWindow,
-  });
 }

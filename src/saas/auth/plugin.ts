@@ -3,13 +3,17 @@ import type { Messages } from '../../core/http/messages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Acknowledgement, ok } from '../../core/http/schemas.js';
 import { rejectUnknownFields } from '../../core/http/unknown-fields.js';
+import { SECOND } from '../../core/kernel/clock.js';
 import type { SecondFactors } from './dependencies.js';
 import { type LinkPagesOptions, linkPagesPlugin } from './links/link-pages.js';
 import {
   BODY_LIMIT,
   DeletionBody,
+  EmailBody,
   EmailChangeBody,
   LoginBody,
+  LoginCodeBody,
+  LoginTokenAnswer,
   LogoutBody,
   MeAnswer,
   PasswordBody,
@@ -23,6 +27,8 @@ import {
   TokensAnswer,
 } from './schemas.js';
 import type { AuthService } from './service.js';
+import type { EmailLogin } from './sign-in/email-login.js';
+import { LOGIN_CODE_TTL_MS } from './sign-in/login-codes.js';
 import { secondFactorPlugin } from './sign-in/second-factor-plugin.js';
 import { exportPlugin, type SendExport } from './users/export.js';
 
@@ -44,6 +50,7 @@ export async function authPlugin(fastify: FastifyTypebox, options: AuthPluginOpt
   const { auth, secondFactors } = options;
   const step = auth.secondFactorStep;
   if (step && secondFactors) await fastify.register(secondFactorPlugin, { auth, step, secondFactors });
+  if (auth.emailLogin) await mailedCodeRoutes(fastify, auth.emailLogin, options.messages);
 }
 
 /** Routes that start, refresh, list and end sessions. */
@@ -127,6 +134,34 @@ async function sessionRoutes(fastify: FastifyTypebox, options: AuthPluginOptions
     async (request) => {
       await auth.revokeSession(personOf(request.saas), request.params.id, requestSource(request));
       return { success: true } as const;
+    },
+  );
+}
+
+/** Sign-in with a mailed code. No GET uses a code, because mail scanners open every link. */
+async function mailedCodeRoutes(
+  fastify: FastifyTypebox,
+  emailLogin: EmailLogin,
+  messages: Messages,
+): Promise<void> {
+  const route = { config: access('public'), bodyLimit: BODY_LIMIT };
+
+  fastify.post(
+    '/auth/email-login',
+    { ...route, schema: { body: EmailBody, response: { 202: LoginTokenAnswer } } },
+    async (request, reply) => {
+      const given = { ...request.body, locale: messages.negotiate(request) };
+      const loginToken = await emailLogin.requestCode(given, requestSource(request));
+      return reply.code(202).send(ok({ loginToken, expiresIn: LOGIN_CODE_TTL_MS / SECOND }));
+    },
+  );
+
+  fastify.post(
+    '/auth/email-login/redeem',
+    { ...route, schema: { body: LoginCodeBody, response: { 200: SignInAnswer } } },
+    async (request) => {
+      const given = { ...request.body, locale: messages.negotiate(request) };
+      return ok(await emailLogin.redeem(given, requestSource(request)));
     },
   );
 }

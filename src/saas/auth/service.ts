@@ -29,16 +29,14 @@ export interface AuthServiceOptions extends AuthDependencies {
 }
 
 export function createAuthService(deps: AuthServiceOptions) {
-  const { secondFactors, challenges } = deps;
+  const { secondFactors } = deps;
   const { newSession, revocation, revokeSession, ...sessions } = createSessionService(deps);
   const signing = createSignIn({ ...deps, newSession });
   const { unlock, offerUnlock } = createUnlock(deps);
   const credentials = createCredentials({ ...deps, offerUnlock });
   const passwordRules = createPasswordRules(deps);
   const secondFactorStep =
-    secondFactors && challenges
-      ? createSecondFactorStep({ ...deps, ...signing, offerUnlock, secondFactors, challenges })
-      : undefined;
+    secondFactors && createSecondFactorStep({ ...deps, ...signing, offerUnlock, secondFactors });
   const { authenticate } = sessions;
   const { sendVerification, resendVerification, verificationParts } = createVerification(deps);
   const redeeming = { ...deps, passwordRules, authenticate, verificationParts };

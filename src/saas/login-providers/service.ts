@@ -17,6 +17,7 @@ import {
 import type { ReadAccount } from '../../core/server/contributions.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { UniqueViolation } from '../../core/storage/collection.js';
+import { allOf } from '../../core/storage/pages.js';
 import type { FederatedSignIn } from '../auth/sign-in/federated.js';
 import type { SignedIn } from '../auth/sign-in/sign-in.js';
 import { federationErrors } from './errors.js';
@@ -57,8 +58,6 @@ export interface FederationOptions extends Pick<ProviderSignInOptions, 'secrets'
   /** The address of the callback of a provider. */
   callbackUrl(provider: string): string;
 }
-
-const MAX_IDENTITIES = 100;
 
 /** As for the routes that need a recent sign-in. */
 const RECENT_SECONDS = (10 * MINUTE) / SECOND;
@@ -128,10 +127,7 @@ export function createFederation(context: FederationContext, options: Federation
     connectedAt: toTimestamp(createdAt),
   });
 
-  const ofUser = async (userId: string): Promise<IdentityDocument[]> => {
-    const { items } = await identities.page({ where: { userId }, sort: 'createdAt', limit: MAX_IDENTITIES });
-    return items;
-  };
+  const ofUser = (userId: string) => allOf(identities, { where: { userId }, sort: 'createdAt' });
 
   /** A provider that is not configured any more is no way to sign in. */
   const signsIn = ({ provider }: IdentityDocument): boolean => providers.has(provider);

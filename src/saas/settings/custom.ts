@@ -5,7 +5,7 @@ import { auditActor, changeDetail, type Operator } from '../../core/ops/audit.js
 import type { Job } from '../../core/ops/jobs.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { type CustomSettings, fieldOf, valueProblem } from './definitions.js';
-import { type CustomSettingsDocument, type CustomValue, customSettingsCollection } from './store.js';
+import { type CustomSettingsDocument, type CustomValue, settingsCollection } from './store.js';
 import { createVersionedDocument } from './versioned.js';
 
 /** The settings that the host declares. */
@@ -39,11 +39,10 @@ export function createCustomSettings(
     random,
   });
   const defaults: CustomSettingsDocument = { id: 'custom', version: 0, values: {}, secrets: {} };
-  const document = createVersionedDocument<CustomSettingsDocument>(
-    customSettingsCollection(store),
-    defaults,
-    { commit, clock },
-  );
+  const document = createVersionedDocument<CustomSettingsDocument>(settingsCollection(store), defaults, {
+    commit,
+    clock,
+  });
   const entries = Object.entries(definitions);
   const plain = entries.filter(([, { secret }]) => !secret);
   const secretNames = entries.filter(([, { secret }]) => secret).map(([name]) => name);

@@ -39,20 +39,15 @@ export async function settingsPlugin(
     async () => ok(await settings.current()),
   );
 
-  const config = access('public', { duringMaintenance: true });
-  if (custom?.fields.some(({ isPublic }) => isPublic)) {
-    fastify.get(
-      '/settings/public',
-      { config, schema: { response: { 200: Envelope(PublicSettingsWithCustom) } } },
-      async () => ok({ ...(await settings.current()), custom: await custom.publicValues() }),
-    );
-  } else {
-    fastify.get(
-      '/settings/public',
-      { config, schema: { response: { 200: Envelope(PublicSettings) } } },
-      async () => ok(await settings.current()),
-    );
-  }
+  const shown = custom?.fields.some(({ isPublic }) => isPublic) ? custom : undefined;
+  fastify.get(
+    '/settings/public',
+    {
+      config: access('public', { duringMaintenance: true }),
+      schema: { response: { 200: Envelope(shown ? PublicSettingsWithCustom : PublicSettings) } },
+    },
+    async () => ok({ ...(await settings.current()), custom: (await shown?.publicValues()) ?? {} }),
+  );
 }
 
 /** Routes that read and change the settings in the admin area. */

@@ -52,13 +52,7 @@ const version = Type.Integer({
 export const VersionedSettings = Type.Object({ ...fields, version });
 export type VersionedSettings = Static<typeof VersionedSettings>;
 
-export const SettingsPatch = Closed({
-  siteName: Type.Optional(fields.siteName),
-  allowRegistration: Type.Optional(fields.allowRegistration),
-  maintenanceMode: Type.Optional(fields.maintenanceMode),
-  emailNotifications: Type.Optional(fields.emailNotifications),
-  version,
-});
+export const SettingsPatch = Closed({ ...Type.Partial(GlobalSettings).properties, version });
 export type SettingsPatch = Static<typeof SettingsPatch>;
 
 /** With the values of the host's public settings, if there are any. */

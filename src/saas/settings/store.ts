@@ -26,12 +26,7 @@ export interface CustomSettingsDocument {
 
 export type CustomValue = string | number | boolean;
 
-const COLLECTION = 'settings';
-
-export function settingsCollection(store: Store): Collection<SettingsDocument> {
-  return store.collection<SettingsDocument>(COLLECTION, { numbers: ['version'] });
-}
-
-export function customSettingsCollection(store: Store): Collection<CustomSettingsDocument> {
-  return store.collection<CustomSettingsDocument>(COLLECTION, { numbers: ['version'] });
-}
+/** Both documents are in one collection. */
+export const settingsCollection = <T extends { id: string; version: number } = SettingsDocument>(
+  store: Store,
+): Collection<T> => store.collection<T>('settings', { numbers: ['version'] as never });

@@ -119,6 +119,7 @@ export function serviceOn(
     registrationAllowed: async () => true,
     verificationRequired: false,
     siteName: async () => 'SaaS',
+    secrets: ['secret'],
     profileChanged: NO_EFFECT,
     refreshReuseWindow: 30,
     ...more,

@@ -232,16 +232,6 @@ for (const [name, flow] of Object.entries(FLOWS)) {
     holds(t, await explore({ setup, actors: [repeating(use)], losses: 2, check }));
   });
 
-  t.test(`${name} is completed by a repetition, whenever its process crashes`, async (t) => {
-    const check: Scenario['check'] = async (store, [result]) => {
-      const code = result ? codes([result]).join() : await attempt(use(processOn(store)));
-      insist(code === 'done', code);
-      await insistOnChange(store, flow);
-    };
-    const actors = [(store: Store) => use(processOn(store))];
-    holds(t, await explore({ setup, actors, crash: true, check }));
-  });
-
   t.test(`${name} has one outcome, even if a thief has the link`, async (t) => {
     const check: Scenario['check'] = async (store, results) => {
       const outcomes = codes(results);
@@ -259,25 +249,3 @@ for (const [name, flow] of Object.entries(FLOWS)) {
     holds(t, await explore({ setup, actors, losses: 1, check }));
   });
 }
-
-/** Does not store which link was used. */
-const forgetful = (store: Store): Store => ({
-  ...store,
-  collection: ((...args: Parameters<Store['collection']>) => {
-    const actual = store.collection(...args);
-    const changing = (where: never, { set, ...change }: { set?: { usedLink?: unknown } }) => {
-      const { usedLink: _, ...rest } = set ?? {};
-      return actual.changing(where, { ...change, set: rest } as never);
-    };
-    return { ...actual, changing };
-  }) as Store['collection'],
-});
-
-t.test('a use that leaves no trace is found out', async (t) => {
-  const flow = FLOWS['a reset'] as Flow;
-  const actors = [(store: Store) => repeating(flow.use)(forgetful(store))];
-  const check: Scenario['check'] = async (_store, results) =>
-    insist(codes(results).join() === 'done', codes(results).join());
-  const { failure } = await explore({ setup: accountWith(flow), actors, losses: 2, check });
-  t.equal(failure?.reason, flow.rejection);
-});

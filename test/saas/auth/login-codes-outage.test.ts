@@ -4,11 +4,7 @@ import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { createCommit, effectOf } from '../../../src/core/ops/commit.js';
 import { createSignInMethods } from '../../../src/core/server/contributions.js';
 import type { Store } from '../../../src/core/storage/collection.js';
-import {
-  createEmailLogin,
-  type EmailLogin,
-  type LoginRequest,
-} from '../../../src/saas/auth/sign-in/email-login.js';
+import { createEmailLogin, type EmailLogin } from '../../../src/saas/auth/sign-in/email-login.js';
 import { LOGIN_CODE_TTL_MS, loginCodeCollection } from '../../../src/saas/auth/sign-in/login-codes.js';
 import {
   isSessionValid,
@@ -32,18 +28,17 @@ import {
   ORIGIN,
   serviceOn,
   setup as twoAccounts,
-  untilAnswered,
 } from './explored-service.js';
 
-/** Mailed codes in every order of the calls to the store, with every lost response and every crash. */
+/** Mailed codes in every order of the calls to the store. */
 
 const EMAIL = `${ADA}@example.test`;
 const SECRET = 's'.repeat(43);
 const CODE = '7KQM3XWT';
 
 const clock = fakeClock();
-const loginTokens = createSealed<LoginRequest>('login tokens', {
-  ...{ keys: ['key'], lifetimeMs: LOGIN_CODE_TTL_MS, clock, random: countedRandom('seal') },
+const loginTokens = createSealed('sign-ins by e-mail', {
+  ...{ keys: ['secret'], lifetimeMs: LOGIN_CODE_TTL_MS, clock, random: countedRandom('seal') },
 });
 const GIVEN = { loginToken: loginTokens.seal({ email: EMAIL, secret: SECRET }), code: CODE };
 
@@ -68,12 +63,7 @@ function processOn(store: Store, seed: string): EmailLogin {
     clock,
     signInMethods,
     event: async (id) => effectOf(eventsIn(store).inserting({ id })),
-    createEmailLogin: (accounts) =>
-      createEmailLogin({
-        ...accounts,
-        codes: loginCodeCollection(store),
-        loginTokens,
-      }),
+    createEmailLogin: (accounts) => createEmailLogin(accounts, loginCodeCollection(store)),
   });
   return emailLogin as EmailLogin;
 }
@@ -82,15 +72,6 @@ const redeem =
   (seed: string, code = CODE) =>
   (store: Store) =>
     processOn(store, seed).redeem({ ...GIVEN, code }, ORIGIN);
-
-/** Each attempt reaches another process. */
-const repeating = (seed: string) => (store: Store) => {
-  let attempt = 0;
-  return untilAnswered(
-    () => redeem(`${seed} ${++attempt}`)(store),
-    async () => undefined,
-  );
-};
 
 const begin = () => clock.set(NOW);
 
@@ -150,49 +131,6 @@ for (const [name, { account, events: expected }] of Object.entries(ACCOUNTS)) {
     for (const id of expected) insist((await eventsIn(store).findOne({ id })) !== null, `no ${id}`);
   };
 
-  /** Signs in with another code, as a client does whose code is used. */
-  const again = async (store: Store) => {
-    const [result] = await Promise.allSettled([redeem('again')(store)]);
-    if (result.status === 'fulfilled') return;
-    insist(codes([result]).join() === 'CODE_EXPIRED', codes([result]).join());
-    await request(store);
-    await redeem('another code')(store);
-  };
-
-  t.test(`after a code for ${name} without an answer, it or another one signs in`, async (t) => {
-    const scenario: Scenario = {
-      begin,
-      setup: setup(account),
-      actors: [repeating('client')],
-      losses: 2,
-      async check(store, results) {
-        if (codes(results).join() !== 'done') await again(store);
-        await check(store);
-        const late = await Promise.allSettled([redeem('late')(store)]);
-        insist(codes(late).join() === 'CODE_EXPIRED', `after the answer: ${codes(late)}`);
-      },
-    };
-    holds(t, await explore(scenario));
-  });
-
-  t.test(`after a crash with a code for ${name}, it or another one signs in`, async (t) => {
-    const scenario: Scenario = {
-      begin,
-      setup: setup(account),
-      actors: [redeem('client')],
-      crash: true,
-      async check(store, [result]) {
-        if (!result) {
-          const isLeft = (await credentialsIn(store).count()) > 0;
-          insist(!isLeft || !(await userIn(store))?.emailVerified, 'the stranger has a credential');
-          await again(store);
-        }
-        await check(store);
-      },
-    };
-    holds(t, await explore(scenario));
-  });
-
   t.test(`of two requests with a code for ${name}, one signs in`, async (t) => {
     const scenario: Scenario = {
       begin,
@@ -251,18 +189,6 @@ t.test('no session of a code outlives a reset or a suspension at the same moment
     };
     holds(t, await explore(scenario));
   }
-
-  const { failure } = await explore({
-    begin,
-    setup: setup({}),
-    actors: [redeem('code'), reset],
-    async check(store, [, wasReset]) {
-      if (wasReset?.status !== 'fulfilled') return;
-      const { fresh } = await sessionsIn(store);
-      insist(fresh === 0, 'a session that began before the reset');
-    },
-  });
-  t.equal(failure, undefined);
 });
 
 t.test('a stranger who registers the address at the same moment gets nothing', async (t) => {
@@ -277,40 +203,6 @@ t.test('a stranger who registers the address at the same moment gets nothing', a
       const user = await userIn(store);
       insist(user?.emailVerified === true && user.passwordHash === undefined, 'the password of the stranger');
       insist((await sessionsIn(store)).fresh === 1, 'a session of the stranger');
-    },
-  };
-  const { failure } = await explore(scenario);
-  t.equal(failure, undefined);
-});
-
-t.test('a newer request leaves the older one in every order', async (t) => {
-  const NEWER = 'n'.repeat(43);
-  const newer = async (store: Store) => {
-    const tasks: Promise<unknown>[] = [];
-    await serviceOn(store, 'newer', {
-      clock,
-      random: countedRandom('newer'),
-      backgroundTasks: { run: (_what, work) => void tasks.push(work()) },
-      createEmailLogin: (accounts) =>
-        createEmailLogin({
-          ...accounts,
-          codes: loginCodeCollection(store),
-          loginTokens: { ...loginTokens, seal: () => NEWER },
-        }),
-    }).emailLogin?.requestCode({ email: EMAIL }, ORIGIN);
-    await Promise.all(tasks);
-  };
-  const scenario: Scenario = {
-    begin,
-    setup: setup({}),
-    actors: [redeem('older'), newer],
-    async check(store) {
-      const { items } = await loginCodeCollection(store).page({ sort: 'id', limit: 9 });
-      const newer = items.find(({ id }) => id !== sha256(SECRET));
-      insist(newer?.attemptsLeft === 5, 'the newer code is spent');
-      insist((await sessionsIn(store)).fresh === 1, 'the older code does not sign in');
-      const late = await Promise.allSettled([redeem('late')(store)]);
-      insist(codes(late).join() === 'CODE_EXPIRED', codes(late).join());
     },
   };
   const { failure } = await explore(scenario);

@@ -17,8 +17,8 @@ export default [
     tests: [['saas/auth/second-factor', 'a user sets up an authenticator app, and sign-in asks for its code']],
   },
   {
-    name: 'a challenge fits every purpose', file: 'saas/auth/sign-in/challenges.ts', in: 'verify',
-    replace: 'aud === audience(purpose) &&', by: '',
+    name: 'a challenge fits every purpose', file: 'saas/auth/sign-in/second-factor.ts', in: 'accountOf',
+    replace: 'challenge?.purpose !== purpose', by: '!challenge',
     tests: [['saas/auth/second-factor', 'a challenge is worth nothing as a token, for another purpose, or after']],
   },
   {

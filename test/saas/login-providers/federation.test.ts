@@ -418,6 +418,28 @@ t.test('a ticket is used once, by however many requests at the same time', async
   t.equal(errorOf(await browser.exchange(third)), 'INVALID_TICKET', 'nor for a sign-in');
 });
 
+t.test(
+  'concurrent first sign-ins create one user, also beside a registration with the address',
+  async (t) => {
+    const { provider, app, browser } = await withProvider(t, { limits: false });
+    const tickets = [await browser.ticket(provider.visit), await browser.ticket(provider.visit)];
+    const answers = await Promise.all(tickets.map((ticket) => browser.exchange(ticket)));
+    const [one, two] = answers.map(({ body }) => body.data?.user.id);
+    t.ok(one);
+    t.equal(one, two);
+
+    const email = 'grace@example.test';
+    provider.lies = { claims: { sub: 'grace-1', email } };
+    const third = await browser.ticket(provider.visit);
+    const both = await Promise.all([
+      browser.exchange(third),
+      app.post('/auth/register', { email, password: PASSWORD }),
+    ]);
+    t.equal(both.filter(({ status }) => status < 300).length, 1);
+    t.ok(both.some((answer) => ['ACCOUNT_EXISTS', 'EMAIL_TAKEN'].includes(errorOf(answer) ?? '')));
+  },
+);
+
 t.test('a sign-in at a provider is as recent as the provider says', async (t) => {
   const { provider, app, browser } = await withProvider(t, { accessTokenTtl: 3600 });
   const secondsAgo = (seconds: number) => Math.floor(app.clock.now() / 1000) - seconds;

@@ -4,7 +4,7 @@ import { createCommit } from '../../../src/core/ops/commit.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { ConfigurationError } from '../../../src/index.js';
 import { openCustomSettings } from '../../../src/saas/settings/module.js';
-import { customSettingsCollection } from '../../../src/saas/settings/store.js';
+import { type CustomSettingsDocument, settingsCollection } from '../../../src/saas/settings/store.js';
 import { auditOf, type SaasApp, SECRETS, saasApp, storeOf } from '../../kit/app.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
 import { countedRandom } from '../../kit/random.js';
@@ -124,7 +124,7 @@ t.test('a secret setting is encrypted, and appears in no response, record or pag
   await remember(app.admin('GET', '/admin/settings'));
   await remember(app.request('GET', '/api/settings/public'));
   const store = await storeOf(t, app);
-  const document = await customSettingsCollection(store).findOne({ id: 'custom' });
+  const document = await settingsCollection<CustomSettingsDocument>(store).findOne({ id: 'custom' });
   const [record, ...others] = await auditOf(store);
   seen.push(JSON.stringify(document), JSON.stringify(record));
   for (const text of seen) t.notMatch(text, API_KEY);
@@ -223,7 +223,7 @@ t.test('a stored value belongs to its name and its schema', async (t) => {
   const folder = app.file.replace(/\/[^/]*$/, '');
   const renamed = { ...settings, maxSeats: { schema: Type.Integer({ maximum: 10 }), default: 3 } };
   const other = { schema: Type.String(), secret: true };
-  await customSettingsCollection(await storeOf(t, app)).updateOne(
+  await settingsCollection<CustomSettingsDocument>(await storeOf(t, app)).updateOne(
     { id: 'custom' },
     { set: { secrets: { other: (await storedSecret(t, app)) ?? '' } } },
   );
@@ -246,7 +246,8 @@ t.test('a stored value belongs to its name and its schema', async (t) => {
 });
 
 const storedSecret = async (t: Test, app: SaasApp) =>
-  (await customSettingsCollection(await storeOf(t, app)).findOne({ id: 'custom' }))?.secrets['apiKey'];
+  (await settingsCollection<CustomSettingsDocument>(await storeOf(t, app)).findOne({ id: 'custom' }))
+    ?.secrets['apiKey'];
 
 t.test('a setting that becomes secret is encrypted', async (t) => {
   const app = await saasApp(t, withSettings);
@@ -267,7 +268,10 @@ t.test('a setting that becomes secret is encrypted', async (t) => {
   );
   await jobs.run();
   t.same(await custom.get(), { supportEmail: 'a@b.test' });
-  t.notMatch(JSON.stringify(await customSettingsCollection(store).findOne({ id: 'custom' })), 'a@b.test');
+  t.notMatch(
+    JSON.stringify(await settingsCollection<CustomSettingsDocument>(store).findOne({ id: 'custom' })),
+    'a@b.test',
+  );
 });
 
 const jobs = { run: async () => undefined as unknown };

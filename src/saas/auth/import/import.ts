@@ -1,8 +1,9 @@
 import { AppError } from '../../../core/kernel/errors.js';
 import type { Audit } from '../../../core/ops/audit.js';
+import { UniqueViolation } from '../../../core/storage/collection.js';
+import type { Users } from '../store.js';
 import { METADATA_KINDS } from '../users/metadata.js';
-import { insertUser, type NewUser, type NewUserDependencies } from '../users/users.js';
-import { createDryRun } from './import-dry-run.js';
+import { insertUser, type NewUser, type NewUserDependencies, type StoreUser } from '../users/users.js';
 import { type Line, readLines } from './import-lines.js';
 
 export interface ImportOptions {
@@ -78,6 +79,19 @@ export async function importUsers(
     await deps.audit.record({ event: 'users.imported', ip: 'local', detail: `${report.created} new` });
   }
   return report;
+}
+
+/** Stores nothing, and detects duplicates as a real import would. */
+function createDryRun(users: Pick<Users, 'findOne'>): StoreUser {
+  // An ID has no @.
+  const imported = new Set<string>();
+  return async ({ id, email }) => {
+    const isStored = (await users.findOne({ email })) !== null;
+    if (isStored || imported.has(email)) throw new UniqueViolation('users', 'email');
+    imported.add(email);
+    if (imported.has(id)) throw new UniqueViolation('users', 'id');
+    imported.add(id);
+  };
 }
 
 async function importLine(

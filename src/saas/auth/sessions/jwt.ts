@@ -47,19 +47,6 @@ export async function registerSessionTokenKinds(
   return { accessTokens, refreshTokens };
 }
 
-/** Registers the challenges of sign-ins that lack a second factor. @param mount as above */
-export const registerChallengeKind = (
-  parent: FastifyInstance,
-  mount: string,
-  config: AuthConfiguration,
-): Promise<TokenKind> =>
-  registerTokenKind(parent, {
-    namespace: `${mount} challenge`,
-    typ: 'challenge+jwt',
-    secret: config.jwtAccessSecret,
-    previous: config.jwtAccessSecretPrevious,
-  });
-
 /**
  * Registers @fastify/jwt in an encapsulated context of `parent`, under one namespace for each secret. The name of its decorator is
  * our own, because the host may have `request.user` already, as @fastify/passport adds it.

@@ -30,12 +30,12 @@ export type Claims = Readonly<Record<string, unknown>> | undefined;
 export type SessionTokens = ReturnType<typeof createSessionTokens>;
 
 interface TokenOptions {
-  access: TokenKind;
-  refresh: TokenKind;
+  accessTokens: TokenKind;
+  refreshTokens: TokenKind;
   /** Seconds. */
-  accessTtl: number;
+  accessTokenTtl: number;
   /** Seconds. */
-  refreshTtl: number;
+  refreshTokenTtl: number;
   /** Seconds. */
   sessionMaxAge: number;
   /** PUBLIC_URL, which in development is unknown until the server listens. */
@@ -48,7 +48,7 @@ interface TokenOptions {
 const MAX_FUTURE_ISSUE_SECONDS = 60;
 
 export function createSessionTokens(options: TokenOptions) {
-  const { access, refresh, clock, random } = options;
+  const { accessTokens: access, refreshTokens: refresh, clock, random } = options;
   const readAccess = createTokenCache((token) => parseToken(access, 'access', token));
   const parseAccessToken = (authorization: string): ParsedToken | null => {
     const token = /^bearer +([\w-]+\.[\w-]+\.[\w-]+) *$/i.exec(authorization)?.[1];
@@ -68,7 +68,7 @@ export function createSessionTokens(options: TokenOptions) {
       sid: session.id,
       jti: newToken(random),
       iat,
-      exp: iat + options.accessTtl,
+      exp: iat + options.accessTokenTtl,
       token_use: 'access',
     });
   };
@@ -89,15 +89,15 @@ export function createSessionTokens(options: TokenOptions) {
 
   return {
     /** Lifetime of an access token in seconds. */
-    accessTtl: options.accessTtl,
+    accessTtl: options.accessTokenTtl,
     /** When the refresh token expires that is issued now. @param createdAt of the session */
     refreshExpiry: (createdAt: number): number =>
-      Math.min(clock.now() + options.refreshTtl * SECOND, createdAt + options.sessionMaxAge * SECOND),
+      Math.min(clock.now() + options.refreshTokenTtl * SECOND, createdAt + options.sessionMaxAge * SECOND),
     /** @param claims further ones of the access token, which never replace those of a session */
     issue: (session: SessionDocument, refreshId: string, claims?: Claims): IssuedTokens => ({
       accessToken: signAccess(session, claims),
       refreshToken: signRefresh(session, refreshId),
-      expiresIn: options.accessTtl,
+      expiresIn: options.accessTokenTtl,
     }),
     /** Returns the identifier of the first refresh token of a session. */
     newRefreshId: (): string => newToken(random),

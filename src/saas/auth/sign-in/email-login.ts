@@ -2,7 +2,7 @@ import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import { addressBlock } from '../../../core/kernel/addresses.js';
 import { FUTURE_TOLERANCE_MS } from '../../../core/kernel/clock.js';
-import type { Sealed } from '../../../core/kernel/sealed.js';
+import { createSealed } from '../../../core/kernel/sealed.js';
 import { isSecretOf, newToken, sha256 } from '../../../core/kernel/secrets.js';
 import { authErrors } from '../errors.js';
 import { authLimits } from '../limits.js';
@@ -25,19 +25,16 @@ import type { SignedIn } from './sign-in.js';
 export type EmailLogin = ReturnType<typeof createEmailLogin>;
 
 /** What a login token contains. */
-export interface LoginRequest {
+interface LoginRequest {
   /** In lower case. */
   email: string;
   secret: string;
 }
 
-export interface EmailLoginDependencies extends CodeAccountDependencies {
-  codes: LoginCodes;
-  loginTokens: Sealed<LoginRequest>;
-}
-
-export function createEmailLogin(deps: EmailLoginDependencies) {
-  const { users, codes, loginTokens, mails, throttle, audit, clock, random } = deps;
+export function createEmailLogin(deps: CodeAccountDependencies, codes: LoginCodes) {
+  const { users, mails, throttle, audit, clock, random } = deps;
+  const sealing = { keys: deps.secrets, lifetimeMs: LOGIN_CODE_TTL_MS, clock, random };
+  const loginTokens = createSealed<LoginRequest>('sign-ins by e-mail', sealing);
   const accounts = createCodeAccounts(deps);
 
   /** Strangers can use up the mails to an address, but not those of requests from its known locations. */

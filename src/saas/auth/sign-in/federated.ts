@@ -51,7 +51,6 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies) {
      */
     async register(
       {
-        id,
         authenticatedAt,
         ...given
       }: {
@@ -64,7 +63,7 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies) {
       connection: readonly CommitPart[],
       source: RequestSource,
     ): Promise<SignedIn> {
-      const user = { ...newUserDocument({ ...given, emailVerified: true }, clock.now(), deps), id };
+      const user = newUserDocument({ ...given, emailVerified: true }, clock.now(), deps);
       return deps.createAccount(user, source, [FIRST_FACTOR.federated], authenticatedAt, connection);
     },
   };

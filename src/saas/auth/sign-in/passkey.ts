@@ -58,11 +58,11 @@ export function createPasskeySignIn(deps: PasskeySignInDependencies) {
      * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, RATE_LIMITED; UniqueViolation for the passkey
      */
     async register(
-      { id, ...given }: { id: string; email: string; name?: string | undefined; locale: string | undefined },
+      given: { id: string; email: string; name?: string | undefined; locale: string | undefined },
       passkey: readonly CommitPart[],
       source: RequestSource,
     ): Promise<SignedIn | null> {
-      const user = { ...newUserDocument({ ...given, emailVerified: false }, clock.now(), deps), id };
+      const user = newUserDocument({ ...given, emailVerified: false }, clock.now(), deps);
       await deps.admit(user, 'passkey', source);
       if (!deps.verificationRequired) return deps.createAccount(user, source, PASSKEY, undefined, passkey);
       await deps.registerUnverified(user, source, passkey);

@@ -4,7 +4,6 @@ import type { CommitPart } from '../../../core/ops/commit.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
 import type { Limit } from '../../../core/throttle/limits.js';
 import type { AuthDependencies } from '../dependencies.js';
-import { authErrors } from '../errors.js';
 import { authLimits } from '../limits.js';
 import { isDisabled, newUserDocument, type UserDocument } from '../store.js';
 import type { PasswordRules } from './credentials.js';
@@ -21,7 +20,6 @@ export interface RegistrationDependencies extends AuthDependencies, SignIn {
 
 export function createRegistration(deps: RegistrationDependencies) {
   const { users, passwordRules, throttle, audit, commit, createAccount, registered, clock } = deps;
-  const { beforeRegister } = deps.hooks ?? {};
 
   /**
    * Stores a user who has to verify the address first. The calls of the store before the response are the same whether or not the
@@ -82,13 +80,9 @@ export function createRegistration(deps: RegistrationDependencies) {
       }: { email: string; password: string; name?: string; locale?: string | undefined },
       source: RequestSource,
     ): Promise<SignedIn | null> {
-      if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
       passwordRules.validateFormat(password);
       await passwordRules.validateStrength(password, email);
-      await throttle.count(authLimits.register, source.ip);
-      // For existing accounts, too, so that the response does not reveal them.
-      if (beforeRegister)
-        await beforeRegister({ email: canonicalEmail(email), ...(name && { name }) }, 'password', source);
+      await deps.admit({ email: canonicalEmail(email), ...(name && { name }) }, 'password', source);
       // Hashed before the lookup, so that existing accounts take as long as new ones.
       const passwordHash = await deps.passwords.hash(password, source.isDisconnected);
       const given = { email, name, locale, passwordHash, emailVerified: false };

@@ -1,11 +1,12 @@
 import type { RequestSource } from '../../../core/http/routes.js';
+import { MINUTE } from '../../../core/kernel/clock.js';
+import { createSealed } from '../../../core/kernel/sealed.js';
 import type { Enrolment } from '../../../shared/factors/totp.js';
 import type { AuthDependencies, SecondFactors } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { authLimits } from '../limits.js';
 import type { Unlock } from '../links/unlock.js';
 import { type FirstFactor, isDisabled, SECOND_FACTOR, type UserDocument } from '../store.js';
-import type { ChallengePurpose, Challenges } from './challenges.js';
 import type { SignedIn, SignIn } from './sign-in.js';
 
 /**
@@ -16,20 +17,43 @@ export type SecondFactorStep = ReturnType<typeof createSecondFactorStep>;
 
 export interface SecondFactorStepDependencies extends AuthDependencies, SignIn {
   secondFactors: SecondFactors;
-  challenges: Challenges;
   offerUnlock: Unlock['offerUnlock'];
 }
 
+/** The proof that the first factor of an account was given. */
+interface Challenge {
+  userId: string;
+  /** The `sessionEpoch` of the user, which a new password increments, too. */
+  epoch: number;
+  first: FirstFactor;
+  /** What it allows: to give a code, or to set up a factor. */
+  purpose: 'verify' | 'enrol';
+}
+
+/** Enough to set up an app, or to find a telephone. */
+const CHALLENGE_LIFETIME_MS = 10 * MINUTE;
+
 export function createSecondFactorStep(deps: SecondFactorStepDependencies) {
-  const { users, throttle, secondFactors, challenges, signIn, audit, clock } = deps;
+  const { users, throttle, secondFactors, signIn, audit, clock, random } = deps;
+  const sealing = { keys: deps.secrets, lifetimeMs: CHALLENGE_LIFETIME_MS, clock, random };
+  const challenges = createSealed<Challenge>('sign-ins without the second factor', sealing);
+
+  const challengeOf = (
+    { id, sessionEpoch }: UserDocument,
+    first: FirstFactor,
+    purpose: Challenge['purpose'],
+  ) => ({
+    members: { challenge: challenges.seal({ userId: id, epoch: sessionEpoch, first, purpose }) },
+  });
 
   /** The account of a challenge, unless it has been disabled or its password or sessions were reset since. */
-  const accountOf = async (challenge: string, purpose: ChallengePurpose, { ip }: RequestSource) => {
+  const accountOf = async (text: string, purpose: Challenge['purpose'], { ip }: RequestSource) => {
     await throttle.count(authLimits.login, ip);
-    const claims = challenges.verify(challenge, purpose);
-    const user = claims && (await users.findOne({ id: claims.sub }));
-    if (!user || user.sessionEpoch !== claims.epoch || isDisabled(user)) throw authErrors.INVALID_CHALLENGE();
-    return { user, first: claims.first };
+    const challenge = challenges.open(text);
+    if (challenge?.purpose !== purpose) throw authErrors.INVALID_CHALLENGE();
+    const user = await users.findOne({ id: challenge.userId });
+    if (user?.sessionEpoch !== challenge.epoch || isDisabled(user)) throw authErrors.INVALID_CHALLENGE();
+    return { user, first: challenge.first };
   };
 
   return {
@@ -38,17 +62,13 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies) {
       const { id, emailVerified } = user;
       if (await secondFactors.stateOf(id)) {
         await audit.record({ event: 'login.second-factor-required', subject: id, ip });
-        throw authErrors.SECOND_FACTOR_REQUIRED({
-          members: { challenge: challenges.issue(user, 'verify', first) },
-        });
+        throw authErrors.SECOND_FACTOR_REQUIRED(challengeOf(user, first, 'verify'));
       }
       const requiredFrom = await secondFactors.requiredFrom(id);
       if (requiredFrom === null || clock.now() < requiredFrom) return;
       // A registration with another person's address must not set up a factor, which would lock the owner out.
       if (!emailVerified) throw authErrors.EMAIL_NOT_VERIFIED();
-      throw authErrors.SECOND_FACTOR_ENROLMENT_REQUIRED({
-        members: { challenge: challenges.issue(user, 'enrol', first) },
-      });
+      throw authErrors.SECOND_FACTOR_ENROLMENT_REQUIRED(challengeOf(user, first, 'enrol'));
     },
 
     /** @throws INVALID_CHALLENGE, INVALID_CODE, RATE_LIMITED */

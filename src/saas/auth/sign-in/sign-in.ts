@@ -30,7 +30,7 @@ export function createSignIn(deps: AuthDependencies & { newSession: SessionServi
     registered,
 
     /**
-     * Whether a person may register; called before anything is stored.
+     * Whether a person may register; called before anything is stored, also for an existing account, which no response reveals.
      * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
      */
     async admit(

@@ -23,15 +23,16 @@ export interface SuspensionDependencies {
 export function createSuspension(deps: SuspensionDependencies) {
   const { users, audit, commit, event, toManagedUser, clock } = deps;
 
-  /** Changes the state of the account. Returns `null` when it already has that state. */
+  /** Changes the state of an account, unless it already has that state. @throws NOT_FOUND, also during a deletion */
   const change = async (
-    user: UserDocument,
-    wanted: 'suspended' | 'active',
+    by: UserKey,
+    isSuspension: boolean,
     update: Change<UserDocument>,
     operator: Operator | undefined,
-  ): Promise<UserDocument | null> => {
+  ): Promise<ManagedUser> => {
+    const user = await findUser(users, by);
+    if (!user) throw userNotFound();
     const { id } = user;
-    const isSuspension = wanted === 'suspended';
     const name = isSuspension ? 'user.suspended' : 'user.unsuspended';
     const { committed } = await commit([
       users.changing({ id, suspendedAt: isSuspension ? null : { gt: 0 }, deletingAt: null }, update),
@@ -39,13 +40,9 @@ export function createSuspension(deps: SuspensionDependencies) {
       await event(name, { userId: id }),
       audit.entry({ event: name, subject: id, ...auditActor(operator) }),
     ]);
-    return committed ? applyChange(user, update) : null;
-  };
-
-  const findCurrent = async ({ id }: UserDocument): Promise<UserDocument> => {
-    const user = await users.findOne({ id });
-    if (!user || user.deletingAt !== undefined) throw userNotFound();
-    return user;
+    const changed = committed ? applyChange(user, update) : await users.findOne({ id });
+    if (!changed || changed.deletingAt !== undefined) throw userNotFound();
+    return toManagedUser(changed);
   };
 
   return {
@@ -56,25 +53,21 @@ export function createSuspension(deps: SuspensionDependencies) {
      * @param operator who does it, for the audit; default: the host or the command line
      * @throws NOT_FOUND
      */
-    async suspend(by: UserKey, operator?: Operator): Promise<ManagedUser> {
-      const user = await findUser(users, by);
-      if (!user) throw userNotFound();
-      const update: Change<UserDocument> = {
-        set: { suspendedAt: clock.now() },
-        // The new epoch also ends sessions that a concurrent login starts with the user it read before this write.
-        inc: { sessionEpoch: 1 },
-        unset: [...ALL_LINK_FIELDS, 'usedLink', 'keptSession'],
-      };
-      const changed = await change(user, 'suspended', update, operator);
-      return toManagedUser(changed ?? (await findCurrent(user)));
-    },
+    suspend: (by: UserKey, operator?: Operator): Promise<ManagedUser> =>
+      change(
+        by,
+        true,
+        {
+          set: { suspendedAt: clock.now() },
+          // The new epoch also ends sessions that a concurrent login starts with the user it read before this write.
+          inc: { sessionEpoch: 1 },
+          unset: [...ALL_LINK_FIELDS, 'usedLink', 'keptSession'],
+        },
+        operator,
+      ),
 
     /** Lifts a suspension; the password stays the same. @throws NOT_FOUND, also during a deletion */
-    async unsuspend(by: UserKey, operator?: Operator): Promise<ManagedUser> {
-      const user = await findUser(users, by);
-      if (!user) throw userNotFound();
-      const changed = await change(user, 'active', { unset: ['suspendedAt'] }, operator);
-      return toManagedUser(changed ?? (await findCurrent(user)));
-    },
+    unsuspend: (by: UserKey, operator?: Operator): Promise<ManagedUser> =>
+      change(by, false, { unset: ['suspendedAt'] }, operator),
   };
 }
