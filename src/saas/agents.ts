@@ -10,6 +10,7 @@ import { isDisabled } from './auth/store.js';
 import type { SaasBase } from './base.js';
 import type { SaasEventBus } from './events.js';
 import type { UserGuard, UserRequest } from './guards.js';
+import { federationErrors } from './login-providers/errors.js';
 import type { ReadUser } from './sign-in-methods.js';
 
 /** The scopes of our own routes. */
@@ -66,6 +67,7 @@ export async function openAgents(
     secrets,
     provider: await openIdentityProvider(context, configured),
     readUser,
+    errors: federationErrors,
     event: events.event,
     metadataUrl: new URL(resource).origin + server.metadataPath,
     verify: server.verify,

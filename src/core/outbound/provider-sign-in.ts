@@ -4,7 +4,7 @@ import { withQuery } from '../config/public-url.js';
 import { type Cookie, createCookieGroup } from '../http/cookies.js';
 import { CodeVerifier } from '../http/schemas.js';
 import { type Clock, MINUTE, SECOND } from '../kernel/clock.js';
-import { defineErrors } from '../kernel/errors.js';
+import type { AppError } from '../kernel/errors.js';
 import { createSealed } from '../kernel/sealed.js';
 import { newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { SingleUse } from '../ops/single-use.js';
@@ -29,15 +29,8 @@ interface Destination {
   codeChallenge: string;
 }
 
-export const signInErrors = defineErrors({
-  LOGIN_EXPIRED: [400, 'This sign-in has expired or was begun in another browser. Start again.'],
-  RETURN_NOT_ALLOWED: [
-    400,
-    'returnTo must be a path like /welcome, or an address at an origin that CORS_ORIGIN lists.',
-  ],
-  INVALID_TICKET: [401, 'The ticket is invalid, has expired or belongs to another sign-in. Start again.'],
-  EMAIL_NOT_VERIFIED: [403, 'Confirm your e-mail address first with the link that was sent to it.'],
-});
+/** Errors of a product that signs people in at providers. */
+export type SignInErrors = Record<'LOGIN_EXPIRED' | 'RETURN_NOT_ALLOWED' | 'INVALID_TICKET', () => AppError>;
 
 /** Also enough to sign in to an existing account before the one of the provider is connected to it. */
 const LIFETIME_MS = 10 * MINUTE;
@@ -55,6 +48,7 @@ export interface ProviderSignInOptions {
   publicUrl(): string;
   /** The origins of applications, beside that of the public address. */
   origins: readonly string[];
+  errors: SignInErrors;
   clock: Clock;
   random: Random;
 }
@@ -66,6 +60,7 @@ export function createProviderSignIns<Begun extends object, Proven extends objec
   singleUse,
   publicUrl,
   origins,
+  errors,
   clock,
   random,
 }: ProviderSignInOptions) {
@@ -83,7 +78,7 @@ export function createProviderSignIns<Begun extends object, Proven extends objec
      */
     begin({ returnTo: given, codeChallenge }: Destination, more: Begun) {
       const returnTo = returnAddressOf(given, { publicUrl: publicUrl(), origins });
-      if (returnTo === null) throw signInErrors.RETURN_NOT_ALLOWED();
+      if (returnTo === null) throw errors.RETURN_NOT_ALLOWED();
       const id = newId('', clock, random).slice(0, ID_LENGTH);
       const checks = {
         state: `${id}.${newToken(random)}`,
@@ -97,8 +92,7 @@ export function createProviderSignIns<Begun extends object, Proven extends objec
     /** The sign-in that a response belongs to. @throws LOGIN_EXPIRED */
     open(response: URL, cookie: string | undefined) {
       const pending = cookie === undefined ? null : begun.open(cookie);
-      if (!pending || pending.state !== response.searchParams.get('state'))
-        throw signInErrors.LOGIN_EXPIRED();
+      if (!pending || pending.state !== response.searchParams.get('state')) throw errors.LOGIN_EXPIRED();
       return pending;
     },
 
@@ -123,10 +117,10 @@ export function createProviderSignIns<Begun extends object, Proven extends objec
       keepsUse?: (error: unknown) => boolean,
     ): Promise<T> {
       const ticket = tickets.open(text);
-      if (!ticket || sha256(codeVerifier) !== ticket.codeChallenge) throw signInErrors.INVALID_TICKET();
+      if (!ticket || sha256(codeVerifier) !== ticket.codeChallenge) throw errors.INVALID_TICKET();
       const once = { id: ticket.id, expiresAt: clock.now() + LIFETIME_MS };
       const used = await singleUse.run(once, () => use(ticket), keepsUse);
-      if (used === null) throw signInErrors.INVALID_TICKET();
+      if (used === null) throw errors.INVALID_TICKET();
       return used;
     },
   };

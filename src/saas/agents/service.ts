@@ -6,14 +6,11 @@ import { httpErrors } from '../../core/kernel/errors.js';
 import { decideAndCommit, type Effect } from '../../core/ops/commit.js';
 import type { EventOf } from '../../core/ops/events.js';
 import type { SingleUse } from '../../core/ops/single-use.js';
-import {
-  createProviderSignIns,
-  type Redemption,
-  signInErrors,
-} from '../../core/outbound/provider-sign-in.js';
+import { createProviderSignIns, type Redemption } from '../../core/outbound/provider-sign-in.js';
 import type { ReadAccount } from '../../core/server/contributions.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { allOf } from '../../core/storage/pages.js';
+import type { federationErrors } from '../login-providers/errors.js';
 import type { Provider } from '../login-providers/providers.js';
 import { agentErrors } from './errors.js';
 import type { AgentAccountView, AgentEvents, ConnectQuery } from './schemas.js';
@@ -47,6 +44,8 @@ export interface AgentAccountOptions {
   /** Null if there is no such user. */
   readUser(id: string): Promise<LinkedUser | null>;
   event: EventOf<AgentEvents>;
+  /** Those of a sign-in at any provider. */
+  errors: typeof federationErrors;
 }
 
 export function createAgentAccounts(context: ModuleContext, options: AgentAccountOptions) {
@@ -122,7 +121,7 @@ export function createAgentAccounts(context: ModuleContext, options: AgentAccoun
     ): Promise<AgentAccountView> =>
       signIns.redeem(given, async ({ subject }) => {
         // A stranger who registered this address would keep access after its owner has reset the password.
-        if (!emailVerified) throw signInErrors.EMAIL_NOT_VERIFIED();
+        if (!emailVerified) throw options.errors.EMAIL_NOT_VERIFIED();
         const [id, owner] = [linkId(issuer, subject), linkOwner(issuer, userId)];
         const link: AgentLink = { id, owner, userId, issuer, subject, createdAt: clock.now() };
         return decideAndCommit(commit, async () => {

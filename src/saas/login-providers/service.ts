@@ -12,7 +12,6 @@ import {
   type ProviderSignInOptions,
   type Redemption,
   type SignInChecks,
-  signInErrors,
 } from '../../core/outbound/provider-sign-in.js';
 import type { ReadAccount } from '../../core/server/contributions.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
@@ -69,6 +68,7 @@ export function createFederation(context: FederationContext, options: Federation
   const signIns = createProviderSignIns<PendingLogin, Ticket>({
     ...{ ...context, ...options },
     purpose: 'sign-ins at providers',
+    errors: federationErrors,
     singleUse: createSingleUse(usedTicketCollection(store)),
   });
 
@@ -83,7 +83,7 @@ export function createFederation(context: FederationContext, options: Federation
     signIns.redeem(
       given,
       async (ticket) => {
-        if (!providers.has(ticket.provider)) throw signInErrors.INVALID_TICKET();
+        if (!providers.has(ticket.provider)) throw federationErrors.INVALID_TICKET();
         return use(ticket);
       },
       hasChallenge,
@@ -158,7 +158,7 @@ export function createFederation(context: FederationContext, options: Federation
     async finish(name: string, response: URL, cookie: string | undefined): Promise<string> {
       const provider = providerOf(name);
       const begun = signIns.open(response, cookie);
-      if (begun.provider !== name) throw signInErrors.LOGIN_EXPIRED();
+      if (begun.provider !== name) throw federationErrors.LOGIN_EXPIRED();
       const identity = await provider.identify(response, begun);
       const proven = identity && { provider: name, identity };
       return signIns.addressAfter(response, begun, { proven, failure: 'login_failed' });
@@ -210,7 +210,7 @@ export function createFederation(context: FederationContext, options: Federation
         const isProven =
           identity.emailVerified && identity.email !== undefined && canonicalEmail(identity.email) === email;
         // A registration with another person's address would keep access after the owner has reset the password.
-        if (!emailVerified && !isProven) throw signInErrors.EMAIL_NOT_VERIFIED();
+        if (!emailVerified && !isProven) throw federationErrors.EMAIL_NOT_VERIFIED();
         const document = documentOf(userId, ticket);
         return decideAndCommit(commit, async () => {
           const user = await readUser(userId);
