@@ -125,26 +125,6 @@ t.test('where addresses must be confirmed, no answer reveals which are registere
   t.equal(toEve.length, 1, 'nothing is sent to the owner of a taken address on behalf of others');
 });
 
-t.test(
-  'a repeated registration is committed like a new one, also when its audit record is only summarized',
-  async (t) => {
-    const app = await mailedApp(t, { requireEmailVerification: true });
-    const { clock } = app;
-    const register = () => app.post('/auth/register', { email: 'ada@example.test', password: PASSWORD });
-    t.equal((await register()).status, 202);
-    const users = userCollection(await storeOf(t, app));
-    const repeated = async () => (await users.findOne({ email: 'ada@example.test' }))?.registrationRepeatedAt;
-    t.equal(await repeated(), undefined);
-    for (let count = 1; count <= 12; count++) {
-      clock.advance(1000);
-      t.equal((await register()).status, 202);
-      t.equal(await repeated(), clock.now(), 'before the response');
-    }
-    const events = await eventsOf(t, app);
-    t.equal(events.filter((event) => event === 'registration.repeated').length, 10, 'records of their own');
-  },
-);
-
 t.test('an e-mail field takes one plain address, and the answer reveals no internals', async (t) => {
   const app = await mailedApp(t);
   const register = (more: object) =>

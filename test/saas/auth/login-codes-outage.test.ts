@@ -146,24 +146,6 @@ for (const [name, { account, events: expected }] of Object.entries(ACCOUNTS)) {
   });
 }
 
-t.test('parallel requests compare no more codes than attempts are left', async (t) => {
-  const scenario: Scenario = {
-    begin,
-    async setup(store) {
-      await setup({})(store);
-      await loginCodeCollection(store).updateOne({ id: sha256(SECRET) }, { set: { attemptsLeft: 2 } });
-    },
-    actors: [redeem('one', 'ABCDEFGH'), redeem('two', 'ABCDEFGJ'), redeem('right')],
-    async check(_store, results) {
-      const wrong = codes(results).slice(0, 2);
-      const evaluated = codes(results).filter((code) => code !== 'CODE_EXPIRED').length;
-      insist(evaluated <= 2, codes(results).join());
-      insist(!wrong.includes('done'), wrong.join());
-    },
-  };
-  holds(t, await explore(scenario));
-});
-
 t.test('no session of a code outlives a reset or a suspension at the same moment', async (t) => {
   const reset = (store: Store) =>
     serviceOn(store, 'reset').resetPassword({ token: linkOf(ADA), password: 'new' }, ORIGIN);

@@ -41,7 +41,7 @@ export default [
     name: 'the attempts of a mailed code are counted afterwards', file: 'saas/auth/sign-in/email-login.ts',
     in: 'useCode',
     replace: '{ inc: { attemptsLeft: -1 } }', by: '{ inc: { attemptsLeft: 0 } }',
-    tests: [['saas/auth/login-codes-outage', 'parallel requests compare no more codes than attempts are left']],
+    tests: [['saas/auth/email-login', 'five wrong codes end a request, also if they are sent at once']],
   },
   {
     name: 'a mailed code works several times', file: 'saas/auth/sign-in/email-login.ts', in: 'useCode',

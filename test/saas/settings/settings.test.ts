@@ -1,7 +1,5 @@
 import t from 'tap';
 import { ADMIN, auditOf, PASSWORD, SECRETS, saasApp, storeOf } from '../../kit/app.js';
-import { countedRandom } from '../../kit/random.js';
-import { temporaryFolder } from '../../kit/tmp.js';
 import { deliver, outcomeOf, subscriptionEvent } from '../billing/kit.js';
 
 const DEFAULTS = {
@@ -77,22 +75,6 @@ t.test(
   },
 );
 
-t.test('of 20 concurrent writes of one version one succeeds', async (t) => {
-  const app = await saasApp(t);
-  for (const version of [0, 1]) {
-    const answers = await Promise.all(
-      Array.from({ length: 20 }, (_, index) =>
-        app.admin('PATCH', '/admin/api/settings', { siteName: `Site ${index}`, version }),
-      ),
-    );
-    const won = answers.filter(({ status }) => status === 200);
-    t.equal(won.length, 1);
-    t.equal(answers.filter(({ status }) => status === 409).length, 19);
-    const stored = await app.admin('GET', '/admin/api/settings');
-    t.same(stored.body.data, won[0]?.body.data);
-  }
-});
-
 t.test('settings are type-checked, and unknown ones are dropped', async (t) => {
   const app = await saasApp(t);
   const patch = (body: unknown) => app.admin('PATCH', '/admin/api/settings', body);
@@ -164,28 +146,4 @@ t.test('maintenance mode refuses users and no one else', async (t) => {
     admin: await app.admin('GET', '/admin'),
   };
   for (const [name, { status }] of Object.entries(open)) t.equal(status, 200, name);
-});
-
-t.test('a change of settings reaches every process within two seconds', async (t) => {
-  const folder = temporaryFolder(t);
-  const here = await saasApp(t, { folder });
-  const there = await saasApp(t, { folder, clock: here.clock, random: countedRandom('there') });
-  const nameThere = async () => (await there.request('GET', '/api/settings/public')).body.data.siteName;
-  const registerThere = async (email: string) =>
-    (await there.request('POST', '/api/auth/register', { body: { email, password: PASSWORD } })).status;
-  const set = async (settings: object, version: number) => {
-    const body = { ...settings, version };
-    t.equal((await here.admin('PATCH', '/admin/api/settings', body)).status, 200);
-    here.clock.advance(1999);
-  };
-  t.equal(await nameThere(), 'SaaS');
-  t.equal(await registerThere('before@example.test'), 201);
-  await set({ siteName: 'Umbrella' }, 0);
-  t.equal(await nameThere(), 'Umbrella');
-  await set({ allowRegistration: false }, 1);
-  t.equal(await registerThere('closed@example.test'), 403);
-  await set({ allowRegistration: true, maintenanceMode: true }, 2);
-  t.equal(await registerThere('maintenance@example.test'), 503);
-  await set({ maintenanceMode: false }, 3);
-  t.equal(await registerThere('after@example.test'), 201);
 });

@@ -54,8 +54,12 @@ export function createSessionTokens(options: TokenOptions) {
     const token = /^bearer +([\w-]+\.[\w-]+\.[\w-]+) *$/i.exec(authorization)?.[1];
     return token === undefined ? null : readAccess(token);
   };
-  const validate = (token: ParsedToken | null): VerifiedToken | null =>
-    token && validateToken(token, options.issuer(), toSeconds(clock.now()));
+  /** Validates the issuer and the times, which the cache does not cover. */
+  const validate = (token: ParsedToken | null): VerifiedToken | null => {
+    const now = toSeconds(clock.now());
+    if (token?.iss !== options.issuer() || token.iat > now + MAX_FUTURE_ISSUE_SECONDS) return null;
+    return { claims: token.claims, isExpired: token.exp <= now };
+  };
 
   /** Signs an access token that is issued now. @param claims further ones, which never replace those of a session */
   const signAccess = (session: SessionDocument, claims: Claims): string => {
@@ -153,15 +157,6 @@ function parseToken(kind: TokenKind, use: Use, token: string): ParsedToken | nul
     exp: exp as number,
     authTime: auth_time,
   };
-}
-
-/** Validates the issuer and the times, which the cache does not cover. */
-function validateToken(
-  { claims, iss, iat, exp }: ParsedToken,
-  issuer: string,
-  now: number,
-): VerifiedToken | null {
-  return iss === issuer && iat <= now + MAX_FUTURE_ISSUE_SECONDS ? { claims, isExpired: exp <= now } : null;
 }
 
 const MAX_CACHED_BYTES = 16 * 1024 * 1024;
