@@ -150,7 +150,7 @@ function sourcesOf(modules: SaasModules, identityOf: IdentityOf, script: string)
         }));
       },
       async end({ id }, sid, source) {
-        await service.revokeSession({ user: { id } }, sid, source).catch(nullFor('NOT_FOUND'));
+        await service.revokeSession(id, sid, { ip: source.ip }).catch(nullFor('NOT_FOUND'));
       },
       endOthers: ({ id: userId }, { id }, source) => service.endOthers({ userId, id }, source),
     },

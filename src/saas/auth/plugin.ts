@@ -132,7 +132,8 @@ async function sessionRoutes(fastify: FastifyTypebox, options: AuthPluginOptions
     '/auth/sessions/:id',
     { config: access('user'), schema: { params: SessionParams, response: { 200: Acknowledgement } } },
     async (request) => {
-      await auth.revokeSession(personOf(request.saas), request.params.id, requestSource(request));
+      const { ip } = requestSource(request);
+      await auth.revokeSession(personOf(request.saas).user.id, request.params.id, { ip });
       return { success: true } as const;
     },
   );

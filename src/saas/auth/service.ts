@@ -30,26 +30,25 @@ export interface AuthServiceOptions extends AuthDependencies {
 
 export function createAuthService(deps: AuthServiceOptions) {
   const { secondFactors } = deps;
-  const { newSession, revocation, revokeSession, ...sessions } = createSessionService(deps);
+  const { newSession, revocation, ...sessions } = createSessionService(deps);
   const signing = createSignIn({ ...deps, newSession });
   const { unlock, offerUnlock } = createUnlock(deps);
   const credentials = createCredentials({ ...deps, offerUnlock });
   const passwordRules = createPasswordRules(deps);
   const secondFactorStep =
     secondFactors && createSecondFactorStep({ ...deps, ...signing, offerUnlock, secondFactors });
-  const { authenticate } = sessions;
+  const { authenticate, revokeSession } = sessions;
   const { sendVerification, resendVerification, verificationParts } = createVerification(deps);
   const redeeming = { ...deps, passwordRules, authenticate, verificationParts };
   const { verifyEmail } = createAddressConfirmation(redeeming);
   const { sendReset, forgotPassword, resetPassword } = createPasswordReset(redeeming);
   const mailed = { ...deps, ...signing, passwordRules, sendVerification, sendReset };
   const { register, registerUnverified } = createRegistration(mailed);
-  const account = createAccountService({ ...deps, credentials, passwordRules, revokeSession });
 
   return {
     ...sessions,
     register,
-    ...account,
+    ...createAccountService({ ...deps, credentials, passwordRules }),
     ...createAccountDeletion({ ...deps, credentials }),
     ...createReauthentication({ ...deps, newSession, revocation, credentials, offerUnlock }),
     ...createPasswordLogin({ ...deps, ...signing, credentials, secondFactorStep }),

@@ -5,7 +5,6 @@ import { httpErrors } from '../../../core/kernel/errors.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import type { ListedSession } from '../schemas.js';
-import type { SessionService } from '../sessions/sessions.js';
 import type { Credentials, PasswordRules } from '../sign-in/credentials.js';
 import {
   deviceIn,
@@ -21,7 +20,6 @@ export type AccountService = ReturnType<typeof createAccountService>;
 export interface AccountServiceDependencies extends AuthDependencies {
   credentials: Credentials;
   passwordRules: PasswordRules;
-  revokeSession: SessionService['revokeSession'];
 }
 
 /** A new password, chosen in a session. */
@@ -123,9 +121,5 @@ export function createAccountService(deps: AccountServiceDependencies) {
           current: session.id === current.id,
         }));
     },
-
-    /** @throws NOT_FOUND if the caller has no such session */
-    revokeSession: ({ user }: { user: { id: string } }, id: string, { ip }: RequestSource) =>
-      deps.revokeSession(user.id, id, { ip }),
   };
 }
