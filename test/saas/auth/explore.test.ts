@@ -1,4 +1,5 @@
 import t from 'tap';
+import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { createCommit } from '../../../src/core/ops/commit.js';
 import type { UnknownWritesRegistry } from '../../../src/core/ops/unknown-writes.js';
 import { createAccountData } from '../../../src/core/server/contributions.js';
@@ -202,6 +203,31 @@ t.test(
     holds(t, await explore({ setup, actors: [endAll, change], check }));
   },
 );
+
+t.test('the link of a former address does not verify the address that a host sets', async (t) => {
+  const scenario: Scenario = {
+    async setup(store) {
+      await setup(store);
+      await userCollection(store).updateOne(
+        { id: ADA },
+        {
+          set: { emailVerified: false, verifyHash: sha256(linkOf(ADA)), verifyExpiresAt: NOW + 1000 },
+          unset: ['changeHash', 'changeExpiresAt', 'newEmail'],
+        },
+      );
+    },
+    actors: [
+      (store) => serviceOn(store, 'host').update({ id: ADA }, { email: 'moved@example.test' }),
+      (store) => serviceOn(store, 'link').verifyEmail({ token: linkOf(ADA), password: 'old' }, ORIGIN),
+    ],
+    async check(store) {
+      const user = await userCollection(store).findOne({ id: ADA });
+      insist(user?.email === 'moved@example.test', 'not moved');
+      insist(!user.emailVerified, 'verified without a link');
+    },
+  };
+  holds(t, await explore(scenario));
+});
 
 t.test('a suspension permanently ends sessions that exist, begin or change at that moment', async (t) => {
   const suspensionOn = (store: Store) =>

@@ -145,6 +145,8 @@ function writeOf(
   const sendsLink = isMoved && !profile.emailVerified && !isDisabled(user);
   const set: UserWrite['set'] = {
     ...Object.fromEntries(changed.filter(isPresent).map((field) => [field, profile[field]])),
+    // A link may have verified the former address since `user` was read.
+    ...(isMoved && { emailVerified: profile.emailVerified }),
     ...((isMoved || changed.includes('name')) && mark),
     ...(setsPassword && { passwordHash }),
     ...(sendsLink && { verifyHash: link.hash, verifyExpiresAt: link.expiresAt }),
