@@ -67,14 +67,14 @@ t.test('a known address takes the same calls of the store as a new one, and the 
   const first = await callsOf(once);
   t.same(first, ['commit audit users', 'users.findOne']);
   await settle();
-  // Also once the audit only counts repetitions.
-  for (let count = 1; count <= 12; count++) t.equal((await callsOf(once)).length, first.length);
   const both = () =>
     Promise.all([register(service, 'two@example.test'), register(service, 'two@example.test')]);
   t.same(await callsOf(both), [...first, ...first].sort());
   await settle();
   t.equal(await userCollection(listed).count({ email: 'two@example.test' }), 1);
   t.same(await callsOf(both), [...first, ...first].sort());
+  // Also once the audit only counts repetitions.
+  for (let count = 1; count <= 12; count++) t.equal((await callsOf(once)).length, first.length);
 });
 
 t.test('with webhooks, too, a known address takes the same calls as a new one', async (t) => {
