@@ -131,6 +131,7 @@ export const SECTIONS = [
     run: 'node test/run.mjs --suite races',
     needs: ['mongod'],
     tests: list(`
+      saas/auth/account-races
       idp/provisioning/mailed-link-races`),
   },
   {
