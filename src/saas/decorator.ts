@@ -1,11 +1,9 @@
 import { authorizationIn, type RequestHeaders } from '../core/http/authorization.js';
 import type { Identity, RequestIdentity } from '../core/http/identity.js';
-import type { SubscriptionSummary } from '../core/http/schemas.js';
 import type { Listeners } from '../core/ops/events.js';
 import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
 import type { SaasBase } from './base.js';
-import { NO_SUBSCRIPTION } from './billing/entitlement.js';
-import type { CheckoutOrder } from './billing/schemas.js';
+import type { CheckoutOrder, HoldingsView } from './billing/schemas.js';
 import type { SubscriptionChanges } from './billing/subscription/changes.js';
 import type { ReportUsage } from './billing/usage/reports.js';
 import type { SaasEvents } from './events.js';
@@ -71,10 +69,11 @@ export interface SaasDecorator {
 /** `fastify.saas.billing`: purchases and changes on behalf of a user. `pause` does not need BILLING_ALLOW_PAUSE. */
 export interface BillingApi extends SubscriptionChanges {
   /**
-   * What the user holds now, as `User.subscription`: the subscription or grant that gives access, otherwise the best subscription.
-   * `none` and `free` for a user who is not known.
+   * What the user holds now, as `GET /billing/holdings`: `status`, `plan` and `entitled` as in `User.subscription`, every subscription,
+   * purchase and grant with what can be done with it, and the features and limits of all of them. `none` and `free` for a user who is
+   * not known.
    */
-  get(userId: string): Promise<SubscriptionSummary>;
+  get(userId: string): Promise<HoldingsView>;
   /**
    * Opens the provider's payment page as `POST /billing/create-checkout-session` does, with options that a browser cannot
    * choose: `trialDays`, `promotionCodes`, `coupon`, `promotionCode`, `automaticTax`, `taxIds`, `billingAddress`, `locale`.
@@ -129,10 +128,7 @@ export function createDecorator(
     limits: subscription.limits,
     users: createUserApi({ users, auth, grants: billing.grants }),
     billing: Object.freeze({
-      async get(userId: string) {
-        const user = await users.userDocuments.findOne({ id: userId });
-        return user ? billing.summaryOf(user) : { ...NO_SUBSCRIPTION, entitled: false };
-      },
+      get: subscription.holdings,
       createCheckout: billing.checkout.create,
       ...billing.changes,
     }),

@@ -12,12 +12,13 @@ import {
 } from './context.js';
 import { createCustomerLinks, createEnsureCustomer } from './customers/customers.js';
 import { createProfileSync } from './customers/profile-sync.js';
-import { createListHeld, createProjector, createSummaryOf } from './entitlement.js';
+import { createProjector, createSummaryOf } from './entitlement.js';
 import { createPaymentEvents } from './events/module.js';
 import { webhookPlugin } from './events/webhook.js';
 import { createBillingExport } from './export.js';
 import { createBillingFigures, createFigureJob } from './figures/service.js';
 import { createGrants } from './grants.js';
+import { createHoldings } from './holdings.js';
 import { createCatalog } from './plans/catalog.js';
 import { billingAdminPlugin, billingPlugin } from './plugin.js';
 import { createOpenPortal } from './portal.js';
@@ -39,17 +40,17 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
   const context = createBillingContext(product, options);
   const { config, gateway } = context;
   const writes = createSubscriptionWrites(context);
-  const { links, trials, duplicates, writer, sync } = writes;
+  const { links, holdings, trials, duplicates, writer, sync } = writes;
   const deletion = createBillingDeletion(context, { links, trials });
   const events = createPaymentEvents(context, writes);
   const { processor } = events;
 
   const purchases = createPurchaseList(context);
   const subscription = createSubscriptionService(context, { ...writes, ...events });
-  const changes = createSubscriptionChanges(context, { writer, subscription, sync });
+  const changes = createSubscriptionChanges(context, { writer, holdings, subscription, sync });
   const catalog = createCatalog(context);
   const ensureCustomer = createEnsureCustomer(context, processor.replayUnmatched);
-  const checkout = createCheckoutService(context, { ensureCustomer, catalog, trials, sync });
+  const checkout = createCheckoutService(context, { ensureCustomer, holdings, catalog, trials, sync });
   const userApi = {
     openPortal: createOpenPortal(context),
     checkout,
@@ -103,14 +104,14 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
 function createSubscriptionWrites(context: BillingContext) {
   const links = createCustomerLinks(context);
   const trials = createTrials(context);
-  const listHeld = createListHeld(context);
-  const duplicates = createDuplicates(context);
-  const projector = createProjector(context, listHeld, duplicates.reporting);
+  const holdings = createHoldings(context);
+  const duplicates = createDuplicates(context, holdings);
+  const projector = createProjector(context, holdings, duplicates.reporting);
   const writer = createSubscriptionWriter(context);
   const { gateway } = context;
   /** Absent while no API key is configured. */
   const sync = gateway && createSubscriptionSync(context, { gateway, writer, projector });
-  return { links, trials, listHeld, duplicates, projector, writer, sync };
+  return { links, trials, holdings, duplicates, projector, writer, sync };
 }
 
 function addJobs(jobs: Jobs, context: BillingContext, deps: BillingJobDependencies): void {

@@ -15,6 +15,7 @@ import {
   CheckoutAnswer,
   CheckoutBody,
   DuplicateSubscriptions,
+  HoldingsAnswer,
   InvoicesAnswer,
   PlansAnswer,
   PortalAnswer,
@@ -93,6 +94,16 @@ function addReading(
       const withNextInvoice = request.query.include === 'nextInvoice';
       return ok(await subscription.current(request.saas.user.id, { withNextInvoice }));
     },
+  );
+
+  fastify.get(
+    '/billing/holdings',
+    {
+      config: access('user', { agentScope: 'billing:read' }),
+      handlerTimeout: PROVIDER_TIMEOUT_MS,
+      schema: { response: { 200: HoldingsAnswer } },
+    },
+    async (request) => ok(await subscription.holdings(request.saas.user.id)),
   );
 
   fastify.post(

@@ -87,11 +87,8 @@ export type NextInvoice = Static<typeof NextInvoice>;
 
 export const SubscriptionQuery = Type.Object({ include: Type.Optional(Type.Enum(['nextInvoice'])) });
 
-/**
- * A user's subscription and whether it grants access. Without one: `none`, `free`, and otherwise null. Unlike in
- * `User.subscription`, `plan` is also set for a subscription that has ended.
- */
-export const Subscription = Type.Object({
+/** The terms of a subscription, which those of a purchase and of a grant resemble. */
+const subscriptionTerms = {
   status: SubscriptionStatus,
   plan: Type.String(),
   entitled: Type.Boolean(),
@@ -133,18 +130,73 @@ export const Subscription = Type.Object({
       }),
     ),
   ),
-  /** Only if requested with `include=nextInvoice`. Null if there is none, or if the provider does not respond. */
-  nextInvoice: Type.Optional(nullable(NextInvoice)),
-  /** The plan that the operator gave to the user, while the grant is in force. */
-  granted: nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Time })),
+};
+
+const benefits = {
   /** Of all plans to which the user has access, and of the plan `free`. */
   features: Type.Array(Type.String()),
   /** The highest of those plans; 0 if none of them has the limit, null for unlimited. */
   limits: Limits,
+};
+
+/**
+ * A user's subscription and whether it grants access. Without one: `none`, `free`, and otherwise null. Unlike in
+ * `User.subscription`, `plan` is also set for a subscription that has ended.
+ */
+export const Subscription = Type.Object({
+  ...subscriptionTerms,
+  /** Only if requested with `include=nextInvoice`. Null if there is none, or if the provider does not respond. */
+  nextInvoice: Type.Optional(nullable(NextInvoice)),
+  /** The plan that the operator gave to the user, while the grant is in force. */
+  granted: nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Time })),
+  ...benefits,
 });
 export type Subscription = Static<typeof Subscription>;
 
 export const SubscriptionAnswer = Envelope(Subscription);
+
+/** What can be done with a subscription: the routes of these names, and `pay` the open invoice in the customer portal. */
+export const HELD_ACTIONS = ['change', 'cancel', 'cancel_now', 'resume', 'pause', 'pay'] as const;
+
+/** Something that a user holds. */
+const Held = Type.Object({
+  /** The ID of the subscription, or of the checkout session of a purchase; `grant` for the plan that the operator gave. */
+  id: Type.String(),
+  kind: Type.Enum(['subscription', 'purchase', 'grant']),
+  /**
+   * `plans` for the plans of which a user has one at a time, the name of an independent plan, or null for what is no plan of this
+   * product, such as a retainer. A change stays within the family.
+   */
+  family: nullable(Type.String()),
+  /** Of the plan, as users see it. */
+  name: Type.String(),
+  startedAt: Timestamp,
+  /** Of the main item, per unit. */
+  price: nullable(
+    Type.Object({
+      amount: nullable(Type.Number()),
+      currency: nullable(Type.String()),
+      interval: Type.String(),
+      intervalCount: Type.Integer(),
+    }),
+  ),
+  ...subscriptionTerms,
+  actions: Type.Array(Type.Enum(HELD_ACTIONS)),
+});
+export type HeldView = Static<typeof Held>;
+
+/** What a user holds, and what follows from it. `status`, `plan` and `entitled` as in `User.subscription`. */
+export const HoldingsView = Type.Object({
+  status: SubscriptionStatus,
+  plan: Type.String(),
+  entitled: Type.Boolean(),
+  /** What gives access first, then what has not ended, then the rest; the newest first. */
+  holdings: Type.Array(Held),
+  ...benefits,
+});
+export type HoldingsView = Static<typeof HoldingsView>;
+
+export const HoldingsAnswer = Envelope(HoldingsView);
 
 const SubscriptionId = Type.String({
   accepts: 'the id of a subscription',
@@ -252,6 +304,8 @@ export const Invoice = Type.Object({
   createdAt: Timestamp,
   url: nullable(Type.String()),
   pdf: nullable(Type.String()),
+  /** Null for the invoice of a one-time purchase. */
+  subscriptionId: nullable(Type.String()),
 });
 export type Invoice = Static<typeof Invoice>;
 

@@ -201,9 +201,6 @@ export interface SubscriptionDocument extends SubscriptionTerms {
 export const isTerminal = (status: string): boolean =>
   status === 'canceled' || status === 'incomplete_expired';
 
-/** What a user holds: a subscription, or a one-time purchase in the form of one. */
-export type HeldSubscription = SubscriptionDocument & { isPurchase?: true };
-
 export type Subscriptions = Collection<SubscriptionDocument>;
 
 export function subscriptionCollection(store: Store): Subscriptions {

@@ -1,6 +1,7 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
 import type { BillingContext } from '../context.js';
 import { billingErrors, isCustomerMissing } from '../errors.js';
+import { subscriptionOf } from '../events/provider-objects.js';
 import type { Gateway } from '../provider/gateway.js';
 import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import { createResponseCache } from '../provider/response-cache.js';
@@ -126,6 +127,7 @@ function invoiceView(invoice: Json): Invoice | null {
     createdAt: toTimestamp(created),
     url: asLink(invoice['hosted_invoice_url']),
     pdf: asLink(invoice['invoice_pdf']),
+    subscriptionId: subscriptionOf(invoice) ?? null,
   };
 }
 

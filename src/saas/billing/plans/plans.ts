@@ -6,6 +6,9 @@ import { type CheckoutOptions, FREE_PLAN, type PlanConfiguration } from './optio
 /** The plan of a price that is neither configured nor set at the provider. It grants no access. */
 export const UNKNOWN_PLAN = 'unknown';
 
+/** The family of the plans of which a user has one at a time. */
+export const MAIN_FAMILY = 'plans';
+
 /** What identifies the plan of a price. */
 export interface PlanSource {
   priceId?: string;
@@ -54,18 +57,30 @@ export function createPlans(source: PlansSource, onUnknown: (priceId: string) =>
     configured?.get(priceId ?? '') ?? lookupKey ?? metadataPlan ?? UNKNOWN_PLAN;
   /** What the option `billing` says about a plan. Absent for `unknown` and for plans that only the provider knows. */
   const configOf = (plan: string): PlanConfiguration | undefined => configurations.get(plan);
-  /** Whether users can have the plan together with another one. */
   const isIndependent = (plan: string): boolean => configOf(plan)?.independent === true;
+  const known = knownPlans(source);
+  const ownPlans = new Set([...(known.names ?? []), ...(configured?.values() ?? [])]);
+  /**
+   * Of the plans of a family, a user has one at a time. An independent plan is a family of its own. Undefined for what is no plan of
+   * this product, such as a price that the seller agreed upon with one customer.
+   */
+  const familyOf = (plan: string): string | undefined => {
+    if (isIndependent(plan)) return plan;
+    return configured === undefined || ownPlans.has(plan) ? MAIN_FAMILY : undefined;
+  };
   return {
     /** Price to plan; undefined if every price of the provider is for sale. */
     configured,
-    ...knownPlans(source),
+    ...known,
     configOf,
     /** The name of a plan, as users see it. */
     nameOf: (plan: string): string => configOf(plan)?.name ?? plan,
+    /** Whether users can have the plan together with another one, as an add-on. */
     isIndependent,
-    /** Of the plans of a family, a user has one at a time. An independent plan is a family of its own. */
-    familyOf: (plan: string): string => (isIndependent(plan) ? `plan:${plan}` : 'plans'),
+    familyOf,
+    /** The family of what a price buys; of a price that is not for sale undefined. */
+    familyOfPrice: (priceId: string): string | undefined =>
+      familyOf(configured?.get(priceId) ?? UNKNOWN_PLAN),
     /** Whether a one-time purchase gives access to any plan. */
     hasPurchases: [...configurations.values()].some(({ purchase }) => purchase === true),
     /** Whether a one-time purchase gives access to the plan. */
