@@ -48,6 +48,7 @@ export const OPERATIONS = {
   billing: {
     createCheckoutSession: 'POST /billing/create-checkout-session user body',
     createPortalSession: 'POST /billing/create-portal-session user body',
+    getHoldings: 'GET /billing/holdings user',
     listInvoices: 'GET /billing/invoices user',
     listPlans: 'GET /billing/plans public',
     listPurchases: 'GET /billing/purchases user query',

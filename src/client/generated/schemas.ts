@@ -46,14 +46,6 @@ export interface ChallengeCodeBody {
   code: string;
 }
 
-export interface ChangeBody {
-  /** The id of a price of at most 255 characters. */
-  priceId: string;
-  quantity?: number | undefined;
-  /** The id of a subscription. */
-  subscriptionId?: string | undefined;
-}
-
 export interface ChangePreview {
   amountDue: number;
   total: number;
@@ -108,6 +100,67 @@ export interface GlobalSettings {
   emailNotifications: boolean;
 }
 
+export interface HoldingsView {
+  status: SubscriptionStatus;
+  plan: string;
+  entitled: boolean;
+  holdings: Array<{
+    id: string;
+    kind: 'subscription' | 'purchase' | 'grant';
+    family: string | null;
+    name: string;
+    startedAt: Timestamp;
+    price: {
+      amount: number | null;
+      currency: string | null;
+      interval: string;
+      intervalCount: number;
+    } | null;
+    status: SubscriptionStatus;
+    plan: string;
+    entitled: boolean;
+    priceId: string | null;
+    quantity: number | null;
+    currentPeriodStart: Timestamp | null;
+    currentPeriodEnd: Timestamp | null;
+    trialEnd: Timestamp | null;
+    cancelAtPeriodEnd: boolean | null;
+    cancelAt: Timestamp | null;
+    canceledAt: Timestamp | null;
+    endedAt: Timestamp | null;
+    updatedAt: Timestamp | null;
+    items: Array<{
+      priceId: string;
+      plan: string | null;
+      quantity: number | null;
+    }>;
+    scheduledChange: {
+      reason: 'schedule' | 'pending_payment';
+      at: Timestamp | null;
+      expiresAt: Timestamp | null;
+      items: Array<{
+        priceId: string;
+        plan: string | null;
+        quantity: number | null;
+      }>;
+    } | null;
+    collectionPause: {
+      behavior: string;
+      resumesAt: Timestamp | null;
+    } | null;
+    discounts: Array<{
+      name: string | null;
+      percentOff: number | null;
+      amountOff: number | null;
+      currency: string | null;
+      endsAt: Timestamp | null;
+    }> | null;
+    actions: Array<'change' | 'cancel' | 'cancel_now' | 'resume' | 'pause' | 'pay'>;
+  }>;
+  features: string[];
+  limits: Record<string, number | null>;
+}
+
 export interface Invoice {
   id: string;
   number: string | null;
@@ -118,6 +171,7 @@ export interface Invoice {
   createdAt: Timestamp;
   url: string | null;
   pdf: string | null;
+  subscriptionId: string | null;
 }
 
 export interface LoginBody {
