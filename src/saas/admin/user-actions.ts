@@ -31,8 +31,8 @@ export interface UserAdministration {
   /** Absent while passkeys are not enabled. */
   passkeys: PasskeyService | undefined;
   delete: AccountDeletion['deleteByOperator'];
-  /** The user's own customer at the payment provider; null before the first purchase. */
-  findCustomer: BillingRecords['customer'];
+  /** The user's customers at the payment provider; empty before the first purchase. */
+  listCustomers: BillingRecords['customers'];
   /** Exports an account, with a record in the audit. @throws NOT_FOUND */
   export(userId: string, by: Operator): Promise<Record<string, unknown>>;
 }

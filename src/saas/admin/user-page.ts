@@ -42,7 +42,8 @@ const Customer = Type.Object({
 
 const UserDetails = Type.Object({
   ...OperatedUser.properties,
-  customer: Nullable(Customer),
+  /** At the payment provider; the one for the next purchase first. */
+  customers: Type.Array(Customer),
   secondFactorSince: Nullable(Timestamp),
   passkeys: Type.Integer(),
   privateMetadata: Type.Optional(
@@ -69,14 +70,14 @@ export async function userPagePlugin(
   const idOf = (request: FastifyRequest) => (request.params as { id: string }).id;
 
   const read = async (id: string): Promise<UserDetails> => {
-    const [user, customer, factor, passkeys = []] = await Promise.all([
+    const [user, customers, factor, passkeys = []] = await Promise.all([
       directory.findOperated(id),
-      users.findCustomer(id),
+      users.listCustomers(id),
       secondFactors?.stateOf(id),
       users.passkeys?.list(id),
     ]);
     const secondFactorSince = factor ? toTimestamp(factor.since) : null;
-    return { ...user, customer, secondFactorSince, passkeys: passkeys.length };
+    return { ...user, customers, secondFactorSince, passkeys: passkeys.length };
   };
 
   const sessions = (userId: string): UserSection<OperatedSession> => ({
@@ -107,7 +108,7 @@ export async function userPagePlugin(
       return {
         title: user.email,
         facts: factsOf(user, users),
-        customer: user.customer,
+        customers: user.customers,
         actions: linksTo(user, users),
         exportAction: `${id}/export`,
         token: console.tokensOf(request).issue(),

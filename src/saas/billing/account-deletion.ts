@@ -12,7 +12,7 @@ export function createBillingDeletion(
   context: BillingContext,
   { links, trials }: { links: CustomerLinks; trials: Trials },
 ) {
-  const { customers, linkedCustomers, checkouts, duplicates, gateway } = context;
+  const { customers, checkouts, duplicates, gateway } = context;
   const { subscriptions, payments, purchases, usage, paymentEvents } = context;
 
   const deleteEvents = async (ids: readonly (string | undefined)[]): Promise<void> => {
@@ -35,11 +35,10 @@ export function createBillingDeletion(
     await payments.deleteMany({ userId });
     await usage.deleteMany({ userId });
     await purchases.deleteMany({ userId });
-    await linkedCustomers.deleteMany({ userId });
     await checkouts.deleteMany({ userId });
     await duplicates.deleteOne({ id: userId });
     await trials.forget(userId);
-    await customers.deleteOne({ id: userId });
+    await customers.deleteMany({ userId });
   };
 
   /** The user's customer, and others that were created at the provider by hand. */

@@ -10,7 +10,7 @@ import {
   type BillingModuleOptions,
   createBillingContext,
 } from './context.js';
-import { createCustomerLinks, createEnsureCustomer } from './customers/customers.js';
+import { type CustomerLinks, createCustomerLinks, createEnsureCustomer } from './customers/customers.js';
 import { createProfileSync } from './customers/profile-sync.js';
 import { createProjector, createSummaryOf } from './entitlement.js';
 import { createPaymentEvents } from './events/module.js';
@@ -48,11 +48,11 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
   const purchases = createPurchaseList(context);
   const subscription = createSubscriptionService(context, { ...writes, ...events });
   const changes = createSubscriptionChanges(context, { writer, holdings, subscription, sync });
-  const catalog = createCatalog(context);
-  const ensureCustomer = createEnsureCustomer(context, processor.replayUnmatched);
+  const catalog = createCatalog(context, links);
+  const ensureCustomer = createEnsureCustomer(context, links, processor.replayUnmatched);
   const checkout = createCheckoutService(context, { ensureCustomer, holdings, catalog, trials, sync });
   const userApi = {
-    openPortal: createOpenPortal(context),
+    openPortal: createOpenPortal(context, links),
     checkout,
     subscription,
     catalog,
@@ -61,13 +61,13 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
   };
 
   product.accountData.add({
-    section: { name: 'billing', read: createBillingExport(context, purchases) },
+    section: { name: 'billing', read: createBillingExport(context, { links, purchases }) },
     close: deletion.cancelSubscriptions,
     delete: deletion.deleteBillingData,
   });
   const isConfigured = gateway !== undefined || context.webhookSecrets.length > 0;
   if (isConfigured) product.jobs.add('billing-figures', createFigureJob(context));
-  addJobs(product.jobs, context, { ...events, sync });
+  addJobs(product.jobs, context, { ...events, links, sync });
 
   return {
     ...userApi,
@@ -79,7 +79,7 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
     webhook: events.webhook,
     paymentEvents: context.paymentEvents,
     eventLog: events.eventLog,
-    records: createRecords(context),
+    records: createRecords(context, links),
     /** Absent if neither an API key nor a webhook secret is configured. */
     figures: isConfigured ? createBillingFigures(context) : undefined,
     duplicates,
@@ -114,14 +114,18 @@ function createSubscriptionWrites(context: BillingContext) {
   return { links, trials, holdings, duplicates, projector, writer, sync };
 }
 
-function addJobs(jobs: Jobs, context: BillingContext, deps: BillingJobDependencies): void {
+function addJobs(
+  jobs: Jobs,
+  context: BillingContext,
+  deps: BillingJobDependencies & { links: CustomerLinks },
+): void {
   const { reconcile, retryUnmatched, purge } = createBillingJobs(context, deps);
   jobs.add('billing-reconcile', reconcile);
   jobs.add('billing-retry-unmatched', retryUnmatched);
   jobs.add('billing-event-purge', purge);
   const { gateway, checkouts, clock } = context;
   if (!gateway) return;
-  const usage = createUsageJobs({ ...context, reports: context.usage, gateway });
+  const usage = createUsageJobs({ ...context, reports: context.usage, links: deps.links, gateway });
   jobs.add('billing-usage', usage.send);
   jobs.add('billing-usage-purge', usage.purge);
   jobs.add('customer-profiles', createProfileSync(context, gateway));

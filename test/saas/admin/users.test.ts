@@ -76,7 +76,7 @@ t.test('the page of a user shows the account and everything stored about it', as
   t.match(text, 'user.registered');
   t.match(text, 'welcome');
   const user = await userOf(app, ada.id);
-  t.match(user, { id: ada.id, name: 'Ada <b>', state: 'active', emailVerified: false, customer: null });
+  t.match(user, { id: ada.id, name: 'Ada <b>', state: 'active', emailVerified: false, customers: [] });
   t.notMatch(JSON.stringify(user), /argon2|hash\b/i);
   for (const path of [
     '/admin/users/usr_unknown',

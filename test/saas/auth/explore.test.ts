@@ -374,7 +374,7 @@ t.test('a deletion during webhook deliveries leaves no billing data', async (t) 
     async setup(store) {
       await setup(store);
       billingFor(store);
-      await customerCollection(store).insert({ id: ADA, customerId: 'cus_1', createdAt: NOW });
+      await customerCollection(store).insert({ id: 'cus_1', userId: ADA, createdAt: NOW });
     },
     actors: [leave, event],
     async check(store) {

@@ -291,8 +291,8 @@ function createLiveDataCheck({ subscriptions, customers }: BillingContext) {
     const subscription = id === undefined ? null : await subscriptions.findOne({ id });
     if (subscription?.livemode !== undefined) return subscription.livemode;
     const customer =
-      subscription || customerId === undefined ? null : await customers.findOne({ customerId });
-    const userId = subscription?.userId ?? customer?.id ?? metadataUserId ?? referenceUserId;
+      subscription || customerId === undefined ? null : await customers.findOne({ id: customerId });
+    const userId = subscription?.userId ?? customer?.userId ?? metadataUserId ?? referenceUserId;
     if (userId === undefined) return false;
     const all = await listSubscriptions(subscriptions, userId);
     return all.some(({ livemode }) => livemode === true);

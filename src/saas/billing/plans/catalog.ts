@@ -1,5 +1,6 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
 import type { BillingContext } from '../context.js';
+import type { CustomerLinks } from '../customers/customers.js';
 import { billingErrors, isCustomerMissing } from '../errors.js';
 import { subscriptionOf } from '../events/provider-objects.js';
 import type { Gateway } from '../provider/gateway.js';
@@ -12,7 +13,7 @@ import type { Plans } from './plans.js';
 /** The prices for sale and the invoices of users, as stored by the provider. */
 export type Catalog = ReturnType<typeof createCatalog>;
 
-export function createCatalog({ customers, plans, gateway, clock }: BillingContext) {
+export function createCatalog({ plans, gateway, clock }: BillingContext, links: Pick<CustomerLinks, 'list'>) {
   // The plans are public, and each request must not cause a call to the provider.
   const cached = createResponseCache<Plan[]>(clock);
 
@@ -29,18 +30,20 @@ export function createCatalog({ customers, plans, gateway, clock }: BillingConte
       return cached('plans', () => fetchPlans(gateway));
     },
 
-    /** The newest first. @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */
+    /** The newest of all customers of the user first. @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */
     async invoices(userId: string): Promise<Invoice[]> {
       if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
-      const customer = await customers.findOne({ id: userId });
-      if (!customer) return [];
-      const invoices = gateway.invoicesOf(customer.customerId).catch((error: unknown) => {
-        if (isCustomerMissing(error)) return [];
-        throw error;
-      });
+      const ofCustomer = (customerId: string) =>
+        gateway.invoicesOf(customerId).catch((error: unknown) => {
+          if (isCustomerMissing(error)) return [];
+          throw error;
+        });
+      const invoices = (await Promise.all((await links.list(userId)).map(ofCustomer))).flat();
       // A draft is not final: the provider still changes it, and it has no number and no page.
-      const final = (await invoices).filter(({ status }) => status !== 'draft');
-      return final.flatMap((invoice) => invoiceView(invoice) ?? []);
+      const final = invoices.filter(({ status }) => status !== 'draft');
+      return final
+        .flatMap((invoice) => invoiceView(invoice) ?? [])
+        .toSorted((a, b) => Date.parse(b.createdAt) - Date.parse(a.createdAt));
     },
   };
 }
