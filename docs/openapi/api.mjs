@@ -384,6 +384,10 @@ export const billing = {
     description: 'Each with its state and what can be done with it, those that give access first.',
     errors: PROVIDER,
   },
+  'GET /api/billing/usage': {
+    id: 'getUsage',
+    summary: 'What the user has used of the limits of the plans',
+  },
   'POST /api/billing/sync': {
     id: 'syncSubscription',
     summary: 'Read the subscription from the payment provider',

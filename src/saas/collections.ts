@@ -11,6 +11,7 @@ import { loginCodeCollection } from './auth/sign-in/login-codes.js';
 import { sessionCollection, userCollection } from './auth/store.js';
 import { figureCollections } from './billing/figures/store.js';
 import { purchaseCollection } from './billing/purchases.js';
+import { quotaCollections } from './billing/quotas/service.js';
 import {
   checkoutCollection,
   customerCollection,
@@ -42,6 +43,7 @@ export function declareSaasCollections(store: Store): void {
     figureCollections,
     activityCollection,
     purchaseCollection,
+    quotaCollections,
     paymentCollection,
     usageCollection,
     factorCollection,

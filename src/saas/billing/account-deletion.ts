@@ -3,6 +3,7 @@ import type { Trials } from './checkout/trials.js';
 import type { BillingContext } from './context.js';
 import type { CustomerLinks } from './customers/customers.js';
 import { billingErrors, isCustomerMissing } from './errors.js';
+import type { Quotas } from './quotas/service.js';
 import { listSubscriptions } from './store.js';
 
 /** Deletes the billing data of a deleted account. Invoices and customers remain at the provider. */
@@ -10,7 +11,7 @@ export type BillingDeletion = ReturnType<typeof createBillingDeletion>;
 
 export function createBillingDeletion(
   context: BillingContext,
-  { links, trials }: { links: CustomerLinks; trials: Trials },
+  { links, quotas, trials }: { links: CustomerLinks; quotas: Quotas; trials: Trials },
 ) {
   const { customers, checkouts, duplicates, gateway } = context;
   const { subscriptions, payments, purchases, usage, paymentEvents } = context;
@@ -35,6 +36,7 @@ export function createBillingDeletion(
     await payments.deleteMany({ userId });
     await usage.deleteMany({ userId });
     await purchases.deleteMany({ userId });
+    await quotas.deleteAll(userId);
     await checkouts.deleteMany({ userId });
     await duplicates.deleteOne({ id: userId });
     await trials.forget(userId);

@@ -12,6 +12,7 @@ import { createPlans } from './plans/plans.js';
 import { createDashboardUrl } from './provider/dashboard.js';
 import { createGateway } from './provider/gateway.js';
 import { purchaseCollection } from './purchases.js';
+import { quotaCollections } from './quotas/service.js';
 import {
   checkoutCollection,
   customerCollection,
@@ -78,6 +79,7 @@ export function createBillingContext(
     // while a key was configured.
     ...trialCollections(store),
     ...figureCollections(store),
+    ...quotaCollections(store),
     paymentEvents: paymentEventCollection(store),
     customers: customerCollection(store),
     checkouts: checkoutCollection(store),

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { SubscriptionStatus, SubscriptionSummary } from '../../core/http/schemas.js';
 import { type Clock, DAY } from '../../core/kernel/clock.js';
 import type { BillingContext, CommitPart } from './context.js';
@@ -116,16 +117,15 @@ export function createProjector(
 
 /** Whether two states of a subscription result in the same user record. */
 export const haveSameProjection = (before: SubscriptionDocument, after: SubscriptionDocument): boolean =>
-  ACCESS_TERMS.every((name) => before[name] === after[name]);
+  ACCESS_TERMS.every((name) => isDeepStrictEqual(before[name], after[name]));
 
-const accessTermsOf = ({ id, status, plan, startedAt, trialEnd, pastDueSince }: Holding): AccessTerms => ({
-  id,
-  status,
-  plan,
-  startedAt,
-  ...(trialEnd !== undefined && { trialEnd }),
-  ...(pastDueSince !== undefined && { pastDueSince }),
-});
+const accessTermsOf = ({ id, status, plan, startedAt, subscription, purchase }: Holding): AccessTerms => {
+  const [item] = purchase?.items ?? [];
+  const bought = { id, status, plan, startedAt, ...(item && { quantity: item.quantity }) };
+  if (!subscription) return bought;
+  const terms = ACCESS_TERMS.map((name) => [name, subscription[name]]);
+  return Object.fromEntries(terms.filter(([, value]) => value !== undefined));
+};
 
 /** The part of a user's record that billing writes. */
 export interface SubscriptionRecord {

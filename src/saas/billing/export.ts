@@ -3,7 +3,8 @@ import { mapPages, pagesOf } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
 import type { CustomerLinks } from './customers/customers.js';
 import type { PurchaseList } from './purchases.js';
-import type { Purchase } from './schemas.js';
+import type { Quotas } from './quotas/service.js';
+import type { Purchase, QuotaView } from './schemas.js';
 import { listSubscriptions, type PaymentDocument, type SubscriptionDocument } from './store.js';
 import { listUsage } from './usage/reports.js';
 
@@ -16,14 +17,20 @@ export interface BillingRecords {
   payments: AsyncIterable<Record<string, unknown>[]>;
   purchases: AsyncIterable<Purchase[]>;
   usage: AsyncIterable<Record<string, unknown>[]>;
+  /** What the user has used of the limits of the plans. */
+  limits: QuotaView[];
 }
 
 export function createBillingExport(
   { subscriptions, payments, usage }: BillingContext,
-  { links, purchases }: { links: CustomerLinks; purchases: PurchaseList },
+  { links, purchases, quotas }: { links: CustomerLinks; purchases: PurchaseList; quotas: Quotas },
 ) {
   return async (userId: string): Promise<BillingRecords> => {
-    const [customers, all] = await Promise.all([links.all(userId), listSubscriptions(subscriptions, userId)]);
+    const [customers, limits, all] = await Promise.all([
+      links.all(userId),
+      quotas.list(userId),
+      listSubscriptions(subscriptions, userId),
+    ]);
     return {
       customers: customers.map(({ id, createdAt }) => ({
         customerId: id,
@@ -33,6 +40,7 @@ export function createBillingExport(
       payments: mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), paymentRecord),
       purchases: purchases.all(userId),
       usage: listUsage(usage, userId),
+      limits,
     };
   };
 }

@@ -23,6 +23,7 @@ import { createCatalog } from './plans/catalog.js';
 import { billingAdminPlugin, billingPlugin } from './plugin.js';
 import { createOpenPortal } from './portal.js';
 import { createPurchaseList } from './purchases.js';
+import { createQuotas } from './quotas/service.js';
 import { type BillingJobDependencies, createBillingJobs, createResync } from './reconcile.js';
 import { createRecords } from './records.js';
 import { createSubscriptionChanges } from './subscription/changes.js';
@@ -40,8 +41,8 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
   const context = createBillingContext(product, options);
   const { config, gateway } = context;
   const writes = createSubscriptionWrites(context);
-  const { links, holdings, trials, duplicates, writer, sync } = writes;
-  const deletion = createBillingDeletion(context, { links, trials });
+  const { links, holdings, trials, duplicates, writer, quotas, sync } = writes;
+  const deletion = createBillingDeletion(context, { links, quotas, trials });
   const events = createPaymentEvents(context, writes);
   const { processor } = events;
 
@@ -58,10 +59,11 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
     catalog,
     changes,
     purchases,
+    quotas,
   };
 
   product.accountData.add({
-    section: { name: 'billing', read: createBillingExport(context, { links, purchases }) },
+    section: { name: 'billing', read: createBillingExport(context, { links, purchases, quotas }) },
     close: deletion.cancelSubscriptions,
     delete: deletion.deleteBillingData,
   });
@@ -108,10 +110,11 @@ function createSubscriptionWrites(context: BillingContext) {
   const duplicates = createDuplicates(context, holdings);
   const projector = createProjector(context, holdings, duplicates.reporting);
   const writer = createSubscriptionWriter(context);
+  const quotas = createQuotas(context);
   const { gateway } = context;
   /** Absent while no API key is configured. */
   const sync = gateway && createSubscriptionSync(context, { gateway, writer, projector });
-  return { links, trials, holdings, duplicates, projector, writer, sync };
+  return { links, trials, holdings, quotas, duplicates, projector, writer, sync };
 }
 
 function addJobs(

@@ -7,6 +7,7 @@ import type { CheckoutService } from './checkout/service.js';
 import type { Catalog } from './plans/catalog.js';
 import type { OpenPortal } from './portal.js';
 import type { PurchaseList } from './purchases.js';
+import type { Quotas } from './quotas/service.js';
 import {
   CancelBody,
   ChangeBody,
@@ -27,6 +28,7 @@ import {
   SubscriptionQuery,
   SyncBody,
   TargetBody,
+  UsageAnswer,
 } from './schemas.js';
 import type { SubscriptionChanges } from './subscription/changes.js';
 import type { Duplicates } from './subscription/duplicates.js';
@@ -47,6 +49,7 @@ export interface BillingPluginOptions {
   /** Whether users may pause their subscription. */
   allowPause: boolean;
   purchases: PurchaseList;
+  quotas: Quotas;
 }
 
 /** The routes for users: buying, reading and managing subscriptions. */
@@ -81,7 +84,7 @@ function addHostedPages(fastify: FastifyTypebox, { checkout, openPortal }: Billi
 
 function addReading(
   fastify: FastifyTypebox,
-  { subscription, catalog, purchases }: BillingPluginOptions,
+  { subscription, catalog, purchases, quotas }: BillingPluginOptions,
 ): void {
   fastify.get(
     '/billing/subscription',
@@ -104,6 +107,15 @@ function addReading(
       schema: { response: { 200: HoldingsAnswer } },
     },
     async (request) => ok(await subscription.holdings(request.saas.user.id)),
+  );
+
+  fastify.get(
+    '/billing/usage',
+    {
+      config: access('user', { agentScope: 'billing:read' }),
+      schema: { response: { 200: UsageAnswer } },
+    },
+    async (request) => ok(await quotas.list(request.saas.user.id)),
   );
 
   fastify.post(

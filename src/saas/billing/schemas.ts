@@ -185,6 +185,23 @@ const Held = Type.Object({
 });
 export type HeldView = Static<typeof Held>;
 
+/** What a user has used of a limit. */
+export const QuotaView = Type.Object({
+  name: Type.String(),
+  /** Of the period; null for unlimited. */
+  limit: nullable(Type.Integer()),
+  used: Type.Integer(),
+  /** What can be used beyond the limit, in any period. */
+  credits: Type.Integer(),
+  /** With the credits; null for unlimited. */
+  left: nullable(Type.Integer()),
+  /** When the next period starts; null for what is never reset. */
+  resetsAt: Time,
+});
+export type QuotaView = Static<typeof QuotaView>;
+
+export const UsageAnswer = Envelope(Type.Array(QuotaView));
+
 /** What a user holds, and what follows from it. `status`, `plan` and `entitled` as in `User.subscription`. */
 export const HoldingsView = Type.Object({
   status: SubscriptionStatus,

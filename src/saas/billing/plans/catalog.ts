@@ -52,10 +52,10 @@ export function createCatalog({ plans, gateway, clock }: BillingContext, links: 
 const isArchived = (price: Json): boolean => asObject(price['product'])['active'] === false;
 
 /** The plan that every user has, which the provider does not know. */
-function freePlanView({ configOf }: Plans): Plan[] {
+function freePlanView({ configOf, limitsOf }: Plans): Plan[] {
   const configuration = configOf(FREE_PLAN);
   if (!configuration) return [];
-  const { name = null, features = [], limits = {} } = configuration;
+  const { name = null, features = [] } = configuration;
   const unpriced = {
     priceId: null,
     name,
@@ -68,7 +68,7 @@ function freePlanView({ configOf }: Plans): Plan[] {
     usageType: null,
     trialDays: null,
   };
-  return [{ ...unpriced, plan: FREE_PLAN, features, limits }];
+  return [{ ...unpriced, plan: FREE_PLAN, features, limits: limitsOf(FREE_PLAN) }];
 }
 
 function planView(price: Json, plans: Plans): Plan | null {
@@ -84,7 +84,7 @@ function planView(price: Json, plans: Plans): Plan | null {
     ...(lookupKey !== undefined && { lookupKey }),
     ...(metadataPlan !== undefined && { metadataPlan }),
   });
-  const { name, features = [], limits = {} } = plans.configOf(plan) ?? {};
+  const { name, features = [] } = plans.configOf(plan) ?? {};
   return {
     priceId,
     plan,
@@ -98,7 +98,7 @@ function planView(price: Json, plans: Plans): Plan | null {
     usageType: asText(recurring['usage_type']) ?? null,
     trialDays: (isRecurring ? plans.checkoutOf(priceId).trialDays : undefined) ?? null,
     features,
-    limits,
+    limits: plans.limitsOf(plan),
   };
 }
 
