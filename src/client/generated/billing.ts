@@ -9,6 +9,7 @@ import type {
   Plan,
   PortalBody,
   Purchase,
+  QuotaView,
   Subscription,
   SyncBody,
   TargetBody,
@@ -118,4 +119,7 @@ export interface BillingMethods {
    * `BILLING_NOT_CONFIGURED`.
    */
   syncSubscription(body?: SyncBody, options?: CallOptions): Promise<Subscription>;
+
+  /** What the user has used of the limits of the plans. */
+  getUsage(options?: CallOptions): Promise<QuotaView[]>;
 }

@@ -59,6 +59,7 @@ export const OPERATIONS = {
     pauseSubscription: 'POST /billing/subscription/pause user body',
     resumeSubscription: 'POST /billing/subscription/resume user body',
     syncSubscription: 'POST /billing/sync user body',
+    getUsage: 'GET /billing/usage user',
   },
   settings: {
     getGlobalSettings: 'GET /global-settings user',

@@ -256,6 +256,15 @@ export interface Purchase {
   purchasedAt: Timestamp;
 }
 
+export interface QuotaView {
+  name: string;
+  limit: number | null;
+  used: number;
+  credits: number;
+  left: number | null;
+  resetsAt: Timestamp | null;
+}
+
 export interface ReauthenticationBody {
   /** A password. */
   password: string;

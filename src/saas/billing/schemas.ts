@@ -187,9 +187,11 @@ export type HeldView = Static<typeof Held>;
 
 /** What a user has used of a limit. */
 export const QuotaView = Type.Object({
+  /** Of the limit. */
   name: Type.String(),
   /** Of the period; null for unlimited. */
   limit: nullable(Type.Integer()),
+  /** In the period; of a limit without one what is used and not released. */
   used: Type.Integer(),
   /** What can be used beyond the limit, in any period. */
   credits: Type.Integer(),
