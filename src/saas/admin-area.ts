@@ -76,6 +76,7 @@ function userAdministrationOf(
     passkeys: passkeys?.service,
     delete: auth.service.deleteByOperator,
     listCustomers: billing.records.customers,
+    listLimits: billing.quotas.list,
     async export(id, by) {
       if (!(await users.directory.find({ id }))) throw userNotFound();
       await audit.record({ event: 'user.exported', subject: id, ...auditActor(by) });

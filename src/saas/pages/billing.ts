@@ -8,7 +8,7 @@ import { access, type FastifyTypebox, requestSource } from '../../core/http/rout
 import { AppError } from '../../core/kernel/errors.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { BillingModule } from '../billing/module.js';
-import type { HeldView, Invoice, Plan } from '../billing/schemas.js';
+import type { HeldView, Invoice, Plan, QuotaView } from '../billing/schemas.js';
 import type { PageContext } from './context.js';
 import { BillingQuery, ChangeBody, ChangeQuery, EmptyBody, PriceBody, SubscriptionBody } from './schemas.js';
 
@@ -154,8 +154,9 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
     state: { notice?: Localized; problems?: Localized[] } = {},
   ): Promise<Page> {
     const { user } = identityOf(request);
-    const [{ holdings }, plans, invoices] = await Promise.all([
+    const [{ holdings }, limits, plans, invoices] = await Promise.all([
       billing.subscription.holdings(user.id),
+      billing.quotas.list(user.id),
       billing.catalog.plans().catch(nullIfRejected),
       billing.catalog.invoices(user.id).catch(nullIfRejected),
     ]);
@@ -169,6 +170,8 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
       form: guard.formsOf(request).issue(),
       held: held.map((one) => heldViewOf(one, invoices ?? [])),
       holdsNothing: held.length === 0,
+      limits: limits.map(viewOfLimit),
+      hasLimits: limits.length > 0,
       isUnavailable: plans === null,
       // Of an account that has bought before.
       hasPortal: (invoices ?? []).length > 0 || held.some(({ kind }) => kind === 'subscription'),
@@ -299,6 +302,17 @@ function intervalText({ interval, intervalCount }: Pick<Plan, 'interval' | 'inte
     // `per month` instead of `per 1 month`.
     const named = count === 1 ? parts.filter(({ type }) => type === 'unit') : parts;
     return catalogue.text('user-billing.every', { period: named.map(({ value }) => value).join('') });
+  };
+}
+
+/** How much of a limit is used, in a sentence. */
+function viewOfLimit({ name, limit, used, credits, resetsAt }: QuotaView) {
+  const values = { used: String(used), limit: String(limit) };
+  return {
+    name,
+    text: limit === null ? message('user-billing.used', values) : message('user-billing.used-of', values),
+    credits: credits > 0 && message('user-billing.credits', { count: String(credits) }),
+    resets: resetsAt !== null && message('user-billing.resets', { when: dateText(resetsAt) }),
   };
 }
 
