@@ -11,7 +11,7 @@ import { loginCodeCollection } from './auth/sign-in/login-codes.js';
 import { sessionCollection, userCollection } from './auth/store.js';
 import { figureCollections } from './billing/figures/store.js';
 import { purchaseCollection } from './billing/purchases.js';
-import { quotaCollections } from './billing/quotas/service.js';
+import { quotaCollections } from './billing/quotas/store.js';
 import {
   checkoutCollection,
   customerCollection,

@@ -72,6 +72,14 @@ export interface DeletionBody {
   password?: string | undefined;
 }
 
+export interface Discount {
+  name: string | null;
+  percentOff: number | null;
+  amountOff: number | null;
+  currency: string | null;
+  endsAt: Timestamp | null;
+}
+
 export interface EmailChangeBody {
   /** One e-mail address of at most 254 ASCII characters. */
   email: string;
@@ -129,32 +137,13 @@ export interface HoldingsView {
     canceledAt: Timestamp | null;
     endedAt: Timestamp | null;
     updatedAt: Timestamp | null;
-    items: Array<{
-      priceId: string;
-      plan: string | null;
-      quantity: number | null;
-    }>;
-    scheduledChange: {
-      reason: 'schedule' | 'pending_payment';
-      at: Timestamp | null;
-      expiresAt: Timestamp | null;
-      items: Array<{
-        priceId: string;
-        plan: string | null;
-        quantity: number | null;
-      }>;
-    } | null;
+    items: SubscribedItem[];
+    scheduledChange: ScheduledChange | null;
     collectionPause: {
       behavior: string;
       resumesAt: Timestamp | null;
     } | null;
-    discounts: Array<{
-      name: string | null;
-      percentOff: number | null;
-      amountOff: number | null;
-      currency: string | null;
-      endsAt: Timestamp | null;
-    }> | null;
+    discounts: Discount[] | null;
     actions: Array<'change' | 'cancel' | 'cancel_now' | 'resume' | 'pause' | 'pay'>;
   }>;
   features: string[];
@@ -295,6 +284,13 @@ export interface ResetBody {
   password: string;
 }
 
+export interface ScheduledChange {
+  reason: 'schedule' | 'pending_payment';
+  at: Timestamp | null;
+  expiresAt: Timestamp | null;
+  items: SubscribedItem[];
+}
+
 export interface Session {
   id: string;
   createdAt: Timestamp;
@@ -306,6 +302,12 @@ export interface Session {
    * `rec` is for a code of an app or a recovery code (RFC 8176).
    */
   amr: string[];
+}
+
+export interface SubscribedItem {
+  priceId: string;
+  plan: string | null;
+  quantity: number | null;
 }
 
 export interface Subscription {
@@ -322,32 +324,13 @@ export interface Subscription {
   canceledAt: Timestamp | null;
   endedAt: Timestamp | null;
   updatedAt: Timestamp | null;
-  items: Array<{
-    priceId: string;
-    plan: string | null;
-    quantity: number | null;
-  }>;
-  scheduledChange: {
-    reason: 'schedule' | 'pending_payment';
-    at: Timestamp | null;
-    expiresAt: Timestamp | null;
-    items: Array<{
-      priceId: string;
-      plan: string | null;
-      quantity: number | null;
-    }>;
-  } | null;
+  items: SubscribedItem[];
+  scheduledChange: ScheduledChange | null;
   collectionPause: {
     behavior: string;
     resumesAt: Timestamp | null;
   } | null;
-  discounts: Array<{
-    name: string | null;
-    percentOff: number | null;
-    amountOff: number | null;
-    currency: string | null;
-    endsAt: Timestamp | null;
-  }> | null;
+  discounts: Discount[] | null;
   nextInvoice?: NextInvoice | null;
   granted: {
     plan: string;

@@ -12,7 +12,7 @@ import { createPlans } from './plans/plans.js';
 import { createDashboardUrl } from './provider/dashboard.js';
 import { createGateway } from './provider/gateway.js';
 import { purchaseCollection } from './purchases.js';
-import { quotaCollections } from './quotas/service.js';
+import { quotaCollections } from './quotas/store.js';
 import {
   checkoutCollection,
   customerCollection,

@@ -66,15 +66,35 @@ const Time = nullable(Timestamp);
 
 const Limits = Type.Record(Type.String(), nullable(Type.Integer()));
 
-const Items = Type.Array(
-  Type.Object({
-    priceId: Type.String(),
-    /** Null if the price has no configured plan and does not name the plan of the subscription. */
-    plan: nullable(Type.String()),
-    /** Null for usage-based prices. */
-    quantity: nullable(Type.Integer()),
-  }),
-);
+export const SubscribedItem = Type.Object({
+  priceId: Type.String(),
+  /** Null if the price has no configured plan and does not name the plan of the subscription. */
+  plan: nullable(Type.String()),
+  /** Null for usage-based prices. */
+  quantity: nullable(Type.Integer()),
+});
+
+const Items = Type.Array(SubscribedItem);
+
+/**
+ * - `schedule`: the items from `at` on; none if the subscription ends then
+ * - `pending_payment`: the items once an invoice is paid, which must happen until `expiresAt`
+ */
+export const ScheduledChange = Type.Object({
+  reason: Type.Enum(['schedule', 'pending_payment']),
+  at: Time,
+  expiresAt: Time,
+  items: Items,
+});
+
+export const Discount = Type.Object({
+  name: nullable(Type.String()),
+  percentOff: nullable(Type.Number()),
+  amountOff: nullable(Type.Integer()),
+  currency: nullable(Type.String()),
+  /** Null: as long as the subscription. */
+  endsAt: Time,
+});
 
 export const NextInvoice = Type.Object({
   /** The amount due in the currency's smallest unit, with discounts, taxes and credit. */
@@ -103,33 +123,11 @@ const subscriptionTerms = {
   endedAt: Time,
   updatedAt: Time,
   items: Items,
-  /**
-   * - `schedule`: the items from `at` on; none if the subscription ends then
-   * - `pending_payment`: the items once an invoice is paid, which must happen until `expiresAt`
-   */
-  scheduledChange: nullable(
-    Type.Object({
-      reason: Type.Enum(['schedule', 'pending_payment']),
-      at: Time,
-      expiresAt: Time,
-      items: Items,
-    }),
-  ),
+  scheduledChange: nullable(ScheduledChange),
   /** While invoices are not collected. `behavior`: `keep_as_draft`, `mark_uncollectible` or `void`. */
   collectionPause: nullable(Type.Object({ behavior: Type.String(), resumesAt: Time })),
   /** Null if the provider does not respond. */
-  discounts: nullable(
-    Type.Array(
-      Type.Object({
-        name: nullable(Type.String()),
-        percentOff: nullable(Type.Number()),
-        amountOff: nullable(Type.Integer()),
-        currency: nullable(Type.String()),
-        /** Null: as long as the subscription. */
-        endsAt: Time,
-      }),
-    ),
-  ),
+  discounts: nullable(Type.Array(Discount)),
 };
 
 const benefits = {

@@ -3,7 +3,7 @@ import t, { type Test } from 'tap';
 import { DAY } from '../../../src/core/kernel/clock.js';
 import { saasBackend } from '../../../src/index.js';
 import type { BillingConfiguration } from '../../../src/saas/billing/options.js';
-import { quotaCollections } from '../../../src/saas/billing/quotas/service.js';
+import { quotaCollections } from '../../../src/saas/billing/quotas/store.js';
 import { saasApp, storeOf } from '../../kit/app.js';
 import { saasPluginOptions } from '../../kit/host.js';
 import { eventOf, items, secondProcess, shop, signUpAt, subscriptionEvent } from './kit.js';

@@ -66,19 +66,19 @@ export function createEnsureCustomer(
   replayUnmatched: (about: string) => Promise<void>,
 ) {
   /** @param missing a customer that the provider no longer has, to be replaced */
-  return async (user: Pick<User, 'id' | 'email'>, gateway: Gateway, missing = ''): Promise<string> => {
-    const { id: userId } = user;
+  return async ({ id: userId }: Pick<User, 'id'>, gateway: Gateway, missing = ''): Promise<string> => {
     if (missing !== '') await customers.deleteOne({ id: missing, userId });
     for (;;) {
       const before = await users.find(userId);
+      if (!before || before.isBeingDeleted) throw unusable('The account was deleted meanwhile.');
       const [existing] = await links.list(userId);
       if (existing !== undefined) return existing;
-      const { email, name } = before ?? { email: user.email, name: '' };
+      const { email, name } = before;
       // The profile is part of the key, because the provider rejects a repeated key with different parameters.
       const key = `customer-${userId}-${sha256(email + name + missing).slice(0, 16)}`;
       const { id } = await gateway.createCustomer({ email, name, userId }, key);
       const created = customers.inserting({ id, userId, createdAt: clock.now() });
-      if (before && (await tryCommit([created, users.locking(before)]))) {
+      if (await tryCommit([created, users.locking(before)])) {
         // A change during the call was made before the user had a customer.
         const after = await users.find(userId);
         if (after?.email !== email || after.name !== name)
@@ -87,12 +87,9 @@ export function createEnsureCustomer(
         return id;
       }
       const owner = await links.findUser(id);
-      if (owner !== userId && (owner !== null || !before || before.isBeingDeleted)) {
-        const cause = new Error(
-          'The customer belongs to another user, or the account was deleted meanwhile.',
-        );
-        throw billingErrors.PAYMENT_PROVIDER_ERROR({ cause });
-      }
+      if (owner !== null && owner !== userId) throw unusable('The customer belongs to another user.');
     }
   };
 }
+
+const unusable = (reason: string) => billingErrors.PAYMENT_PROVIDER_ERROR({ cause: new Error(reason) });

@@ -1,49 +1,19 @@
 import { toTimestampOrNull } from '../../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
-import { type Store, UniqueViolation } from '../../../core/storage/collection.js';
+import { UniqueViolation } from '../../../core/storage/collection.js';
 import { pagesOf } from '../../../core/storage/pages.js';
 import type { BillingContext, CommitPart } from '../context.js';
 import type { QuotaView } from '../schemas.js';
 import { usageReport } from '../usage/reports.js';
 import { type QuotaRule, quotaRule } from './rules.js';
+import type { QuotaDocument } from './store.js';
 
 /**
  * Limits that count: what a user has used of a limit, and what is left. Each use is one conditional write, so that parallel requests in
  * several processes never use more than the limit.
  */
 export type Quotas = ReturnType<typeof createQuotas>;
-
-/** What a user has used of one limit. */
-export interface QuotaDocument {
-  /** User ID and name. */
-  id: string;
-  userId: string;
-  name: string;
-  /** The start of the period that `used` counts. */
-  start: number;
-  used: number;
-  /** What can be used beyond the limit of the period, and after it. */
-  credits: number;
-}
-
-/** Credits that a user got, each once. */
-export interface CreditDocument {
-  /** Of user, name and key. */
-  id: string;
-  userId: string;
-  name: string;
-  quantity: number;
-  at: number;
-}
-
-export const quotaCollections = (store: Store) => ({
-  quotas: store.collection<QuotaDocument>('quotas', {
-    indexes: [['userId']],
-    numbers: ['start', 'used', 'credits'],
-  }),
-  credits: store.collection<CreditDocument>('quota_credits', { indexes: [['userId']] }),
-});
 
 /** The result of a use. */
 export interface Consumption extends QuotaView {
@@ -58,7 +28,7 @@ export function createQuotas(context: BillingContext) {
 
   const find = async (userId: string) => {
     const user = await users.find(userId);
-    if (!user || user.isBeingDeleted) throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
+    if (!user || user.isBeingDeleted) throw userNotFound();
     return user;
   };
 
@@ -211,7 +181,8 @@ export function createQuotas(context: BillingContext) {
 
     /** Every limit of the option `billing` with what a user has used. @throws NOT_FOUND */
     async list(userId: string): Promise<QuotaView[]> {
-      const user = await find(userId);
+      const user = await users.find(userId);
+      if (!user) throw userNotFound();
       const stored = new Map<string, QuotaDocument>();
       for await (const page of pagesOf(quotas, { where: { userId }, sort: 'userId' }))
         for (const one of page) stored.set(one.name, one);
@@ -227,6 +198,8 @@ export function createQuotas(context: BillingContext) {
     },
   };
 }
+
+const userNotFound = () => httpErrors.NOT_FOUND({ message: 'The user was not found.' });
 
 function requireQuantity(quantity: unknown): void {
   if (!Number.isSafeInteger(quantity) || (quantity as number) < 1)
