@@ -1,22 +1,11 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { SubscriptionStatus, SubscriptionSummary } from '../../core/http/schemas.js';
 import { type Clock, DAY } from '../../core/kernel/clock.js';
-import type { BillingContext, CommitPart } from './context.js';
-import { grantTerms, type HeldChanges, type Holding, type Holdings } from './holdings.js';
 import type { PastDue } from './options.js';
 import { MAIN_FAMILY, type Plans, UNKNOWN_PLAN } from './plans/plans.js';
-import type { SubscriptionDocument } from './store.js';
-import {
-  ACCESS_TERMS,
-  type AccessTerms,
-  type BillingUser,
-  type PlanGrant,
-  type Projection,
-} from './users.js';
+import type { AccessTerms, PlanGrant } from './users.js';
 
 /**
- * Access to plans through what users hold. The access terms of what they have bought are copied to the user's record, so that reading
- * a user needs no further query.
+ * Which of the things that users hold give access, and which of them is shown.
  */
 
 /** What decides whether something gives access to its plan. */
@@ -56,7 +45,7 @@ export function isEntitled(
 }
 
 /** Whether a subscription grants access at some time, under some setting. */
-const mayEntitle = ({ status, plan }: Pick<EntitlementTerms, 'status' | 'plan'>): boolean =>
+export const mayEntitle = ({ status, plan }: Pick<EntitlementTerms, 'status' | 'plan'>): boolean =>
   ['active', 'trialing', 'past_due'].includes(status) && plan !== UNKNOWN_PLAN;
 
 /**
@@ -86,46 +75,13 @@ function mainFirst<T extends EntitlementTerms>(all: readonly T[], plans: Pick<Pl
   return main.length > 0 ? main : all;
 }
 
-export type Projector = ReturnType<typeof createProjector>;
-
-export function createProjector(
-  { users, plans, commitForUser }: BillingContext,
-  { listBought }: Holdings,
-  reportDuplicates: (userId: string, bought: readonly Holding[]) => Promise<CommitPart[]>,
-) {
-  const projectionOf = (bought: Holding[]): Projection => {
-    const { status, plan } = selectShown(bought, plans) ?? NO_SUBSCRIPTION;
-    return { status, plan, held: bought.filter(mayEntitle).map(accessTermsOf) };
-  };
-
-  /**
-   * The user's record after a change, for the commit of that change: two changes of a user are made one after the other.
-   * @param user as read before what the change was derived from
-   */
-  const projecting = async (user: BillingUser, changed?: HeldChanges): Promise<CommitPart[]> => {
-    const bought = await listBought(user.id, changed);
-    return [users.projecting(user, projectionOf(bought)), ...(await reportDuplicates(user.id, bought))];
-  };
-
-  return {
-    projecting,
-
-    /** Writes the record again, for example after a change of the options. */
-    project: (userId: string) => commitForUser(userId, (user) => projecting(user)),
-  };
-}
-
-/** Whether two states of a subscription result in the same user record. */
-export const haveSameProjection = (before: SubscriptionDocument, after: SubscriptionDocument): boolean =>
-  ACCESS_TERMS.every((name) => isDeepStrictEqual(before[name], after[name]));
-
-const accessTermsOf = ({ id, status, plan, startedAt, subscription, purchase }: Holding): AccessTerms => {
-  const [item] = purchase?.items ?? [];
-  const bought = { id, status, plan, startedAt, ...(item && { quantity: item.quantity }) };
-  if (!subscription) return bought;
-  const terms = ACCESS_TERMS.map((name) => [name, subscription[name]]);
-  return Object.fromEntries(terms.filter(([, value]) => value !== undefined));
-};
+/** A grant in the form of a subscription. */
+export const grantTerms = ({ plan, since, until }: PlanGrant): EntitlementTerms => ({
+  status: 'granted',
+  plan,
+  startedAt: since,
+  until,
+});
 
 /** The part of a user's record that billing writes. */
 export interface SubscriptionRecord {

@@ -1,6 +1,6 @@
 import { pagesOf } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
-import { type EntitlementTerms, isEntitled } from './entitlement.js';
+import { type EntitlementTerms, grantTerms, isEntitled } from './entitlement.js';
 import { findPaymentOf, isPaymentOf, type PurchaseDocument } from './purchases.js';
 import {
   isReturned,
@@ -110,14 +110,6 @@ export function createHoldings(context: BillingContext) {
     },
   };
 }
-
-/** A grant in the form of a subscription. */
-export const grantTerms = ({ plan, since, until }: PlanGrant): EntitlementTerms => ({
-  status: 'granted',
-  plan,
-  startedAt: since,
-  until,
-});
 
 /** Whether a subscription is held that has not ended. */
 export const isRunning = ({ subscription }: Holding): boolean =>

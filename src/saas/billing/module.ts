@@ -12,7 +12,7 @@ import {
 } from './context.js';
 import { type CustomerLinks, createCustomerLinks, createEnsureCustomer } from './customers/customers.js';
 import { createProfileSync } from './customers/profile-sync.js';
-import { createProjector, createSummaryOf } from './entitlement.js';
+import { createSummaryOf } from './entitlement.js';
 import { createPaymentEvents } from './events/module.js';
 import { webhookPlugin } from './events/webhook.js';
 import { createBillingExport } from './export.js';
@@ -22,6 +22,7 @@ import { createHoldings } from './holdings.js';
 import { createCatalog } from './plans/catalog.js';
 import { billingAdminPlugin, billingPlugin } from './plugin.js';
 import { createOpenPortal } from './portal.js';
+import { createProjector } from './projection.js';
 import { createPurchaseList } from './purchases.js';
 import { createQuotas } from './quotas/service.js';
 import { type BillingJobDependencies, createBillingJobs, createResync } from './reconcile.js';

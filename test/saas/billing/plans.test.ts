@@ -240,6 +240,7 @@ t.test('final invoices are listed as the provider returns them, to their custome
       createdAt: '2040-01-01T00:00:00.000Z',
       url: 'https://pay.example.test/in_1',
       pdf: null,
+      subscriptionId: null,
     },
   ]);
   t.same(await invoicesOf(await app.signUp()), []);

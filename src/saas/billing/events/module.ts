@@ -1,6 +1,6 @@
 import type { BillingContext } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
-import type { Projector } from '../entitlement.js';
+import type { Projector } from '../projection.js';
 import type { Quotas } from '../quotas/service.js';
 import type { SubscriptionWriter } from '../subscription/writer.js';
 import { createChargeRecorder } from './charges.js';

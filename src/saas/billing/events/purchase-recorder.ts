@@ -1,9 +1,9 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
 import type { BillingContext } from '../context.js';
-import type { Projector } from '../entitlement.js';
 import { isProviderError } from '../errors.js';
 import type { BillingEvents } from '../notifications.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
+import type { Projector } from '../projection.js';
 import { asInteger, asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { PurchaseDocument, PurchasedItem } from '../purchases.js';
 import type { Quotas } from '../quotas/service.js';

@@ -2,13 +2,14 @@ import { type SubscriptionStatus, toTimestamp, type User } from '../../../core/h
 import { httpErrors } from '../../../core/kernel/errors.js';
 import type { BillingContext } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
-import { NO_SUBSCRIPTION, type Projector, selectEntitlement, selectShown } from '../entitlement.js';
+import { NO_SUBSCRIPTION, selectEntitlement, selectShown } from '../entitlement.js';
 import { billingErrors } from '../errors.js';
 import type { EventProcessor } from '../events/processor.js';
 import type { PurchaseRecorder } from '../events/purchase-recorder.js';
 import { type Holding, type Holdings, isRunning } from '../holdings.js';
 import { FREE_PLAN } from '../plans/options.js';
 import type { Benefits } from '../plans/plans.js';
+import type { Projector } from '../projection.js';
 import type { Gateway } from '../provider/gateway.js';
 import { asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { HeldView, HoldingsView, Subscription } from '../schemas.js';
