@@ -378,6 +378,16 @@ export const billing = {
     description: '`entitled` alone decides on access.',
     errors: PROVIDER,
   },
+  'GET /api/billing/holdings': {
+    id: 'getHoldings',
+    summary: 'What the user holds: subscriptions, purchases and grants',
+    description: 'Each with its state and what can be done with it, those that give access first.',
+    errors: PROVIDER,
+  },
+  'GET /api/billing/usage': {
+    id: 'getUsage',
+    summary: 'What the user has used of the limits of the plans',
+  },
   'POST /api/billing/sync': {
     id: 'syncSubscription',
     summary: 'Read the subscription from the payment provider',

@@ -75,7 +75,8 @@ function userAdministrationOf(
     secondFactors: secondFactors?.service,
     passkeys: passkeys?.service,
     delete: auth.service.deleteByOperator,
-    findCustomer: billing.records.customer,
+    listCustomers: billing.records.customers,
+    listLimits: billing.quotas.list,
     async export(id, by) {
       if (!(await users.directory.find({ id }))) throw userNotFound();
       await audit.record({ event: 'user.exported', subject: id, ...auditActor(by) });

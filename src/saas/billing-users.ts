@@ -14,9 +14,11 @@ export function billingUsers(users: Users): BillingUsers {
       const user = await users.findOne({ id });
       if (!user) return null;
       const { email, name = '', emailVerified, locale, grant, subscriptionRev: rev = 0, deletingAt } = user;
+      const { subscriptionsHeld: held = [], createdAt } = user;
       const isBeingDeleted = deletingAt !== undefined;
       const isOpen = !isDisabled(user);
-      return { id, rev, email, name, emailVerified, locale, isOpen, isBeingDeleted, ...(grant && { grant }) };
+      const state = { isOpen, isBeingDeleted, held, createdAt };
+      return { id, rev, email, name, emailVerified, locale, ...state, ...(grant && { grant }) };
     },
 
     profileChanges: {

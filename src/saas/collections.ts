@@ -11,11 +11,11 @@ import { loginCodeCollection } from './auth/sign-in/login-codes.js';
 import { sessionCollection, userCollection } from './auth/store.js';
 import { figureCollections } from './billing/figures/store.js';
 import { purchaseCollection } from './billing/purchases.js';
+import { quotaCollections } from './billing/quotas/store.js';
 import {
   checkoutCollection,
   customerCollection,
   duplicateCollection,
-  linkedCustomerCollection,
   paymentCollection,
   paymentEventCollection,
   subscriptionCollection,
@@ -36,7 +36,6 @@ export function declareSaasCollections(store: Store): void {
     settingsCollection,
     mailCollection,
     customerCollection,
-    linkedCustomerCollection,
     subscriptionCollection,
     duplicateCollection,
     checkoutCollection,
@@ -44,6 +43,7 @@ export function declareSaasCollections(store: Store): void {
     figureCollections,
     activityCollection,
     purchaseCollection,
+    quotaCollections,
     paymentCollection,
     usageCollection,
     factorCollection,

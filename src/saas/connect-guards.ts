@@ -13,6 +13,7 @@ import type { SaasDecorator } from './decorator.js';
 import {
   refuseMissingFactors,
   refuseUnknownFeature,
+  refuseUnknownLimit,
   refuseUnknownPlan,
   type UserGuard,
   type UserRequest,
@@ -40,7 +41,7 @@ export type ConnectGuard = (
 ) => void;
 
 /** Guards for applications that do not use Fastify. The first call starts the backend if necessary. */
-export interface ConnectGuards extends Pick<SaasDecorator, 'entitles' | 'hasFeature' | 'limits'> {
+export interface ConnectGuards extends Pick<SaasDecorator, 'entitles' | 'hasFeature' | 'limits' | 'usage'> {
   /** Sets `request.saas` to the signed-in user and session, or responds with 401. */
   readonly requireUser: ConnectGuard;
   /**
@@ -70,6 +71,11 @@ export interface ConnectGuards extends Pick<SaasDecorator, 'entitles' | 'hasFeat
    * @throws AppError with `statusCode`, `code` and `headers`: UNAUTHENTICATED, TOKEN_EXPIRED, NOT_READY
    */
   readonly authenticate: SaasDecorator['authenticate'];
+  /**
+   * Uses one unit of a limit with each request, or responds with 403 (LIMIT_REACHED), like `fastify.saas.requireLimit`.
+   * @throws Error at once if no plan has the limit
+   */
+  readonly requireLimit: (name: string) => ConnectGuard;
 }
 
 export interface ConnectGuardDependencies {
@@ -134,6 +140,16 @@ export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuar
     entitles: async (userId, plan) => (await ready()).entitles(userId, plan),
     hasFeature: async (userId, feature) => (await ready()).hasFeature(userId, feature),
     limits: async (userId) => (await ready()).limits(userId),
+    requireLimit(name) {
+      refuseUnknownLimit(name, plans);
+      return createGuard((saas) => saas.requireLimit(name));
+    },
+    usage: {
+      consume: async (...given) => (await ready()).usage.consume(...given),
+      release: async (...given) => (await ready()).usage.release(...given),
+      addCredits: async (...given) => (await ready()).usage.addCredits(...given),
+      list: async (userId) => (await ready()).usage.list(userId),
+    },
   };
 }
 

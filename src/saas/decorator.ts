@@ -1,15 +1,19 @@
 import { authorizationIn, type RequestHeaders } from '../core/http/authorization.js';
 import type { Identity, RequestIdentity } from '../core/http/identity.js';
-import type { SubscriptionSummary } from '../core/http/schemas.js';
 import type { Listeners } from '../core/ops/events.js';
 import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
 import type { SaasBase } from './base.js';
-import { NO_SUBSCRIPTION } from './billing/entitlement.js';
-import type { CheckoutOrder } from './billing/schemas.js';
+import type { Consumption } from './billing/quotas/service.js';
+import type { CheckoutOrder, HoldingsView, QuotaView } from './billing/schemas.js';
 import type { SubscriptionChanges } from './billing/subscription/changes.js';
 import type { ReportUsage } from './billing/usage/reports.js';
 import type { SaasEvents } from './events.js';
-import { createEntitlementGuards, createRecentAuthGuards, type UserGuard } from './guards.js';
+import {
+  createEntitlementGuards,
+  createLimitGuard,
+  createRecentAuthGuards,
+  type UserGuard,
+} from './guards.js';
 import type { SaasModules } from './modules.js';
 import type { CustomSettings, CustomSettingsValues } from './settings/definitions.js';
 import { createUserApi, type UserApi } from './user-api.js';
@@ -60,6 +64,14 @@ export interface SaasDecorator {
   readonly users: Readonly<UserApi>;
   /** Purchases and changes of subscriptions on behalf of users. */
   readonly billing: Readonly<BillingApi>;
+  /**
+   * Uses one unit of a limit of the option `billing` with each request, or throws a 403 (LIMIT_REACHED) that says when the limit starts
+   * again. Applies to the agents of `requireUser`, too.
+   * @throws Error at once if no plan has the limit
+   */
+  readonly requireLimit: (name: string) => UserGuard;
+  /** What users have used of the limits of the option `billing`. */
+  readonly usage: Readonly<UsageApi>;
   /** Reports usage that the payment provider bills. */
   readonly reportUsage: ReportUsage;
   /** The settings of the option `customSettings`. */
@@ -71,16 +83,35 @@ export interface SaasDecorator {
 /** `fastify.saas.billing`: purchases and changes on behalf of a user. `pause` does not need BILLING_ALLOW_PAUSE. */
 export interface BillingApi extends SubscriptionChanges {
   /**
-   * What the user holds now, as `User.subscription`: the subscription or grant that gives access, otherwise the best subscription.
-   * `none` and `free` for a user who is not known.
+   * What the user holds now, as `GET /billing/holdings`: `status`, `plan` and `entitled` as in `User.subscription`, every subscription,
+   * purchase and grant with what can be done with it, and the features and limits of all of them. `none` and `free` for a user who is
+   * not known.
    */
-  get(userId: string): Promise<SubscriptionSummary>;
+  get(userId: string): Promise<HoldingsView>;
   /**
    * Opens the provider's payment page as `POST /billing/create-checkout-session` does, with options that a browser cannot
    * choose: `trialDays`, `promotionCodes`, `coupon`, `promotionCode`, `automaticTax`, `taxIds`, `billingAddress`, `locale`.
    * @throws VALIDATION_ERROR, NOT_FOUND and the errors of the route
    */
   createCheckout(userId: string, order: CheckoutOrder): Promise<{ sessionId: string; url: string }>;
+}
+
+/** `fastify.saas.usage`: limits that count. Every function throws VALIDATION_ERROR for an unknown limit, and NOT_FOUND for an unknown user. */
+export interface UsageApi {
+  /**
+   * Uses a part of a limit, if it is left: `allowed` says whether it was. In one atomic step, so that parallel requests in several
+   * processes never use more than the limit.
+   */
+  consume(userId: string, name: string, quantity?: number): Promise<Consumption>;
+  /** Gives back what was used, for example when a project is deleted; never below 0. */
+  release(userId: string, name: string, quantity?: number): Promise<QuotaView>;
+  /**
+   * Adds credits, which are used once the limit of the period is reached, and remain after it.
+   * @param key identifies the credits, for example the ID of a payment: the same key counts once
+   */
+  addCredits(userId: string, name: string, quantity: number, key: string): Promise<QuotaView>;
+  /** Every limit with what the user has used, what is left and when it starts again. */
+  list(userId: string): Promise<QuotaView[]>;
 }
 
 /** `fastify.saas.settings`: the settings of the option `customSettings`. */
@@ -129,15 +160,21 @@ export function createDecorator(
     limits: subscription.limits,
     users: createUserApi({ users, auth, grants: billing.grants }),
     billing: Object.freeze({
-      async get(userId: string) {
-        const user = await users.userDocuments.findOne({ id: userId });
-        return user ? billing.summaryOf(user) : { ...NO_SUBSCRIPTION, entitled: false };
-      },
+      get: subscription.holdings,
       createCheckout: billing.checkout.create,
       ...billing.changes,
     }),
+    requireLimit: createLimitGuard(requireUser, billing.quotas, plans),
+    usage: Object.freeze(usageApi(billing.quotas)),
     reportUsage: billing.reportUsage,
     settings: Object.freeze({ get: async () => (await settings.custom?.get()) ?? {} }) as SettingsApi,
     events: events.events,
   });
 }
+
+const usageApi = ({ consume, release, addCredits, list }: UsageApi): UsageApi => ({
+  consume,
+  release,
+  addCredits,
+  list,
+});

@@ -5,6 +5,7 @@ import { suggestion } from '../core/kernel/text.js';
 import { type RecentAuthOptions, requireRecent } from './auth/sign-in/recent-auth.js';
 import { billingErrors } from './billing/errors.js';
 import type { KnownPlans } from './billing/plans/plans.js';
+import type { Quotas } from './billing/quotas/service.js';
 import type { SubscriptionService } from './billing/subscription/service.js';
 
 /** The guards of `fastify.saas` for routes of the host. */
@@ -78,6 +79,24 @@ export function createEntitlementGuards(
   };
 }
 
+/** Creates `requireLimit`. */
+export function createLimitGuard(
+  requireUser: UserGuard,
+  { consume }: Quotas,
+  known: KnownPlans,
+): (name: string) => UserGuard {
+  return (name) => {
+    refuseUnknownLimit(name, known);
+    return async (request) => {
+      await requireUser(request);
+      const { allowed, limit, resetsAt } = await consume(request.saas.user.id, name);
+      if (allowed) return;
+      const again = resetsAt === null ? '' : ` It starts again at ${resetsAt}.`;
+      throw billingErrors.LIMIT_REACHED({ message: `Your plan includes ${limit} of ${name}.${again}` });
+    };
+  };
+}
+
 /** @throws Error that lists the plans, because a misspelt one would reject every user */
 export function refuseUnknownPlan(plan: string | undefined, { names }: KnownPlans): void {
   if (plan === undefined || !names || names.has(plan)) return;
@@ -93,5 +112,14 @@ export function refuseUnknownFeature(feature: string, { names, features }: Known
   const listed = `The features of the option 'billing' are: ${[...features].join(', ') || 'none'}.`;
   throw new Error(
     `requireFeature: no plan has the feature '${feature}'. ${listed}${suggestion(feature, [...features])}`,
+  );
+}
+
+/** @throws Error that lists the limits */
+export function refuseUnknownLimit(limit: string, { limits }: KnownPlans): void {
+  if (limits.has(limit)) return;
+  const listed = `The limits of the option 'billing' are: ${[...limits].join(', ') || 'none'}.`;
+  throw new Error(
+    `requireLimit: no plan has the limit '${limit}'. ${listed}${suggestion(limit, [...limits])}`,
   );
 }

@@ -237,7 +237,7 @@ t.test('the doctor reports usage and profiles that do not reach the payment prov
   await report('refused an hour ago', { attempts: 5, reportedAt: now - HOUR, dueAt: now + HOUR });
   await report('without a customer', { reportedAt: days(3), dueAt: now + HOUR });
   const customers = customerCollection(store);
-  await customers.insert({ id: 'usr_1', customerId: 'cus_1', createdAt: 1 });
+  await customers.insert({ id: 'cus_1', userId: 'usr_1', createdAt: 1 });
   const env = { DATABASE_URI: 'sqlite:app.db' };
   t.same((await doctor(t, SAAS, env, folder)).warnings, []);
 
@@ -245,8 +245,8 @@ t.test('the doctor reports usage and profiles that do not reach the payment prov
   for (const key of ['a', 'b']) await report(key, { attempts: 5, reportedAt: days(2), dueAt: now + HOUR });
   for (const key of ['c', 'd', 'e']) await report(key, { reportedAt: days(2), dueAt: now - 2 * HOUR });
   await customers.insert({
-    id: 'usr_2',
-    customerId: 'cus_2',
+    id: 'cus_2',
+    userId: 'usr_2',
     createdAt: 1,
     profileRejectedAt: now,
     profileRejection: 'StripeInvalidRequestError email_invalid 400',

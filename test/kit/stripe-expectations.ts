@@ -116,20 +116,21 @@ export async function wrongProjections(
 ): Promise<string[]> {
   const users = userCollection(store);
   const problems: string[] = [];
-  const summaryOf = createSummaryOf({ pastDue: 'entitled', clock: { now: () => world.now * 1000 } });
+  const plans = { familyOf: () => 'plans' };
+  const summaryOf = createSummaryOf({ pastDue: 'entitled', plans, clock: { now: () => world.now * 1000 } });
   for (const { user } of people) {
     const bought = [...world.subscriptions.values()].filter(({ userId }) => userId === user.id);
     const best = Math.min(...bought.map(({ status }) => BEST_FIRST.indexOf(status)));
     const candidates = bought.filter(({ status }) => BEST_FIRST.indexOf(status) === best);
     const newest = Math.max(...candidates.map(({ created }) => created));
-    const plans = candidates
+    const held = candidates
       .filter(({ created }) => created === newest)
       .map(({ price }) => PRICES[price]?.lookupKey);
     const stored = await users.findOne({ id: user.id });
     const status = BEST_FIRST[best] ?? 'none';
     const isRight =
       stored?.subscriptionStatus === status &&
-      (bought.length === 0 ? stored.subscriptionPlan === 'free' : plans.includes(stored.subscriptionPlan));
+      (bought.length === 0 ? stored.subscriptionPlan === 'free' : held.includes(stored.subscriptionPlan));
     const { entitled } = summaryOf(stored ?? user);
     const mayEnter = bought.some(
       ({ status, trialEnd }) =>

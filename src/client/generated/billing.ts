@@ -2,13 +2,14 @@
 import type { CallOptions } from '../exchange.js';
 import type {
   CancelBody,
-  ChangeBody,
   ChangePreview,
   CheckoutBody,
+  HoldingsView,
   Invoice,
   Plan,
   PortalBody,
   Purchase,
+  QuotaView,
   Subscription,
   SyncBody,
   TargetBody,
@@ -33,6 +34,12 @@ export interface BillingMethods {
   createPortalSession(body?: PortalBody, options?: CallOptions): Promise<{
     url: string;
   }>;
+
+  /**
+   * What the user holds: subscriptions, purchases and grants. Each with its state and what can be done
+   * with it, those that give access first. Errors: `PAYMENT_PROVIDER_ERROR`, `BILLING_NOT_CONFIGURED`.
+   */
+  getHoldings(options?: CallOptions): Promise<HoldingsView>;
 
   /** The newest invoices of the user. Errors: `PAYMENT_PROVIDER_ERROR`, `BILLING_NOT_CONFIGURED`. */
   listInvoices(options?: CallOptions): Promise<Invoice[]>;
@@ -70,7 +77,13 @@ export interface BillingMethods {
    * `PROMOTION_NOT_VALID`, `TAX_LOCATION_INVALID`, `TAX_NOT_CONFIGURED`, `PAYMENT_PROVIDER_ERROR`,
    * `BILLING_NOT_CONFIGURED`.
    */
-  changeSubscription(body: ChangeBody, options?: CallOptions): Promise<Subscription>;
+  changeSubscription(body: {
+    /** The id of a price of at most 255 characters. */
+    priceId: string;
+    quantity?: number | undefined;
+    /** The id of a subscription. */
+    subscriptionId?: string | undefined;
+  }, options?: CallOptions): Promise<Subscription>;
 
   /**
    * What a change would charge now. Errors: `PAYMENT_DECLINED`, `SUBSCRIPTION_NOT_FOUND`,
@@ -106,4 +119,7 @@ export interface BillingMethods {
    * `BILLING_NOT_CONFIGURED`.
    */
   syncSubscription(body?: SyncBody, options?: CallOptions): Promise<Subscription>;
+
+  /** What the user has used of the limits of the plans. */
+  getUsage(options?: CallOptions): Promise<QuotaView[]>;
 }

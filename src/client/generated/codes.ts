@@ -40,6 +40,7 @@ export type ErrorCode =
   | 'INVALID_TICKET'
   | 'INVALID_TOKEN'
   | 'LAST_LOGIN_METHOD'
+  | 'LIMIT_REACHED'
   | 'LOGIN_EXPIRED'
   | 'MAIL_NOT_RETRYABLE'
   | 'MAIL_NOT_SENT'

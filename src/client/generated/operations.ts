@@ -48,6 +48,7 @@ export const OPERATIONS = {
   billing: {
     createCheckoutSession: 'POST /billing/create-checkout-session user body',
     createPortalSession: 'POST /billing/create-portal-session user body',
+    getHoldings: 'GET /billing/holdings user',
     listInvoices: 'GET /billing/invoices user',
     listPlans: 'GET /billing/plans public',
     listPurchases: 'GET /billing/purchases user query',
@@ -58,6 +59,7 @@ export const OPERATIONS = {
     pauseSubscription: 'POST /billing/subscription/pause user body',
     resumeSubscription: 'POST /billing/subscription/resume user body',
     syncSubscription: 'POST /billing/sync user body',
+    getUsage: 'GET /billing/usage user',
   },
   settings: {
     getGlobalSettings: 'GET /global-settings user',

@@ -46,14 +46,6 @@ export interface ChallengeCodeBody {
   code: string;
 }
 
-export interface ChangeBody {
-  /** The id of a price of at most 255 characters. */
-  priceId: string;
-  quantity?: number | undefined;
-  /** The id of a subscription. */
-  subscriptionId?: string | undefined;
-}
-
 export interface ChangePreview {
   amountDue: number;
   total: number;
@@ -78,6 +70,14 @@ export interface CheckoutBody {
 export interface DeletionBody {
   /** A password. */
   password?: string | undefined;
+}
+
+export interface Discount {
+  name: string | null;
+  percentOff: number | null;
+  amountOff: number | null;
+  currency: string | null;
+  endsAt: Timestamp | null;
 }
 
 export interface EmailChangeBody {
@@ -108,6 +108,48 @@ export interface GlobalSettings {
   emailNotifications: boolean;
 }
 
+export interface HoldingsView {
+  status: SubscriptionStatus;
+  plan: string;
+  entitled: boolean;
+  holdings: Array<{
+    id: string;
+    kind: 'subscription' | 'purchase' | 'grant';
+    family: string | null;
+    name: string;
+    startedAt: Timestamp;
+    price: {
+      amount: number | null;
+      currency: string | null;
+      interval: string;
+      intervalCount: number;
+    } | null;
+    status: SubscriptionStatus;
+    plan: string;
+    entitled: boolean;
+    priceId: string | null;
+    quantity: number | null;
+    currentPeriodStart: Timestamp | null;
+    currentPeriodEnd: Timestamp | null;
+    trialEnd: Timestamp | null;
+    cancelAtPeriodEnd: boolean | null;
+    cancelAt: Timestamp | null;
+    canceledAt: Timestamp | null;
+    endedAt: Timestamp | null;
+    updatedAt: Timestamp | null;
+    items: SubscribedItem[];
+    scheduledChange: ScheduledChange | null;
+    collectionPause: {
+      behavior: string;
+      resumesAt: Timestamp | null;
+    } | null;
+    discounts: Discount[] | null;
+    actions: Array<'change' | 'cancel' | 'cancel_now' | 'resume' | 'pause' | 'pay'>;
+  }>;
+  features: string[];
+  limits: Record<string, number | null>;
+}
+
 export interface Invoice {
   id: string;
   number: string | null;
@@ -118,6 +160,7 @@ export interface Invoice {
   createdAt: Timestamp;
   url: string | null;
   pdf: string | null;
+  subscriptionId: string | null;
 }
 
 export interface LoginBody {
@@ -202,6 +245,15 @@ export interface Purchase {
   purchasedAt: Timestamp;
 }
 
+export interface QuotaView {
+  name: string;
+  limit: number | null;
+  used: number;
+  credits: number;
+  left: number | null;
+  resetsAt: Timestamp | null;
+}
+
 export interface ReauthenticationBody {
   /** A password. */
   password: string;
@@ -232,6 +284,13 @@ export interface ResetBody {
   password: string;
 }
 
+export interface ScheduledChange {
+  reason: 'schedule' | 'pending_payment';
+  at: Timestamp | null;
+  expiresAt: Timestamp | null;
+  items: SubscribedItem[];
+}
+
 export interface Session {
   id: string;
   createdAt: Timestamp;
@@ -243,6 +302,12 @@ export interface Session {
    * `rec` is for a code of an app or a recovery code (RFC 8176).
    */
   amr: string[];
+}
+
+export interface SubscribedItem {
+  priceId: string;
+  plan: string | null;
+  quantity: number | null;
 }
 
 export interface Subscription {
@@ -259,32 +324,13 @@ export interface Subscription {
   canceledAt: Timestamp | null;
   endedAt: Timestamp | null;
   updatedAt: Timestamp | null;
-  items: Array<{
-    priceId: string;
-    plan: string | null;
-    quantity: number | null;
-  }>;
-  scheduledChange: {
-    reason: 'schedule' | 'pending_payment';
-    at: Timestamp | null;
-    expiresAt: Timestamp | null;
-    items: Array<{
-      priceId: string;
-      plan: string | null;
-      quantity: number | null;
-    }>;
-  } | null;
+  items: SubscribedItem[];
+  scheduledChange: ScheduledChange | null;
   collectionPause: {
     behavior: string;
     resumesAt: Timestamp | null;
   } | null;
-  discounts: Array<{
-    name: string | null;
-    percentOff: number | null;
-    amountOff: number | null;
-    currency: string | null;
-    endsAt: Timestamp | null;
-  }> | null;
+  discounts: Discount[] | null;
   nextInvoice?: NextInvoice | null;
   granted: {
     plan: string;

@@ -13,6 +13,7 @@ import type { AccountDeletion } from '../auth/users/deletion.js';
 import type { Suspension } from '../auth/users/suspension.js';
 import type { UserDirectory } from '../auth/users/users.js';
 import type { Grants } from '../billing/grants.js';
+import type { Quotas } from '../billing/quotas/service.js';
 import type { BillingRecords } from '../billing/records.js';
 import type { OperatedUser } from './users.js';
 
@@ -31,8 +32,10 @@ export interface UserAdministration {
   /** Absent while passkeys are not enabled. */
   passkeys: PasskeyService | undefined;
   delete: AccountDeletion['deleteByOperator'];
-  /** The user's own customer at the payment provider; null before the first purchase. */
-  findCustomer: BillingRecords['customer'];
+  /** The user's customers at the payment provider; empty before the first purchase. */
+  listCustomers: BillingRecords['customers'];
+  /** What a user has used of the limits of the plans. @throws NOT_FOUND */
+  listLimits: Quotas['list'];
   /** Exports an account, with a record in the audit. @throws NOT_FOUND */
   export(userId: string, by: Operator): Promise<Record<string, unknown>>;
 }

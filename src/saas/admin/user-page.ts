@@ -40,9 +40,22 @@ const Customer = Type.Object({
   dashboardUrl: Nullable(Type.String()),
 });
 
+const UsedLimit = Type.Object({
+  name: Type.String(),
+  /** Null for unlimited. */
+  limit: Nullable(Type.Integer()),
+  used: Type.Integer(),
+  credits: Type.Integer(),
+  left: Nullable(Type.Integer()),
+  resetsAt: Nullable(Timestamp),
+});
+
 const UserDetails = Type.Object({
   ...OperatedUser.properties,
-  customer: Nullable(Customer),
+  /** At the payment provider; the one for the next purchase first. */
+  customers: Type.Array(Customer),
+  /** What the user has used of the limits of the plans. */
+  limits: Type.Array(UsedLimit),
   secondFactorSince: Nullable(Timestamp),
   passkeys: Type.Integer(),
   privateMetadata: Type.Optional(
@@ -69,14 +82,15 @@ export async function userPagePlugin(
   const idOf = (request: FastifyRequest) => (request.params as { id: string }).id;
 
   const read = async (id: string): Promise<UserDetails> => {
-    const [user, customer, factor, passkeys = []] = await Promise.all([
-      directory.findOperated(id),
-      users.findCustomer(id),
+    const user = await directory.findOperated(id);
+    const [customers, limits, factor, passkeys = []] = await Promise.all([
+      users.listCustomers(id),
+      users.listLimits(id),
       secondFactors?.stateOf(id),
       users.passkeys?.list(id),
     ]);
     const secondFactorSince = factor ? toTimestamp(factor.since) : null;
-    return { ...user, customer, secondFactorSince, passkeys: passkeys.length };
+    return { ...user, customers, limits, secondFactorSince, passkeys: passkeys.length };
   };
 
   const sessions = (userId: string): UserSection<OperatedSession> => ({
@@ -107,7 +121,7 @@ export async function userPagePlugin(
       return {
         title: user.email,
         facts: factsOf(user, users),
-        customer: user.customer,
+        customers: user.customers,
         actions: linksTo(user, users),
         exportAction: `${id}/export`,
         token: console.tokensOf(request).issue(),
@@ -182,6 +196,9 @@ async function sectionView(section: UserSection<never>, userId: string, root: st
   };
 }
 
+const writeLimit = ({ name, limit, used, credits }: Static<typeof UsedLimit>): string =>
+  `${name} ${used} of ${limit ?? 'any number'}${credits > 0 ? ` and ${credits} credits` : ''}`;
+
 /** Terms and descriptions. */
 function factsOf(
   user: UserDetails,
@@ -206,6 +223,7 @@ function factsOf(
     ...(user.privateMetadata
       ? [{ term: 'Private metadata', text: JSON.stringify(user.privateMetadata) }]
       : []),
+    ...(user.limits.length > 0 ? [{ term: 'Limits', text: user.limits.map(writeLimit).join(', ') }] : []),
     { term: 'Granted plan', text: granted === null ? 'none' : `${granted.plan}${until}` },
   ];
 }

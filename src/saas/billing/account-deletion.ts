@@ -3,6 +3,7 @@ import type { Trials } from './checkout/trials.js';
 import type { BillingContext } from './context.js';
 import type { CustomerLinks } from './customers/customers.js';
 import { billingErrors, isCustomerMissing } from './errors.js';
+import type { Quotas } from './quotas/service.js';
 import { listSubscriptions } from './store.js';
 
 /** Deletes the billing data of a deleted account. Invoices and customers remain at the provider. */
@@ -10,9 +11,9 @@ export type BillingDeletion = ReturnType<typeof createBillingDeletion>;
 
 export function createBillingDeletion(
   context: BillingContext,
-  { links, trials }: { links: CustomerLinks; trials: Trials },
+  { links, quotas, trials }: { links: CustomerLinks; quotas: Quotas; trials: Trials },
 ) {
-  const { customers, linkedCustomers, checkouts, duplicates, gateway } = context;
+  const { customers, checkouts, duplicates, gateway } = context;
   const { subscriptions, payments, purchases, usage, paymentEvents } = context;
 
   const deleteEvents = async (ids: readonly (string | undefined)[]): Promise<void> => {
@@ -35,11 +36,11 @@ export function createBillingDeletion(
     await payments.deleteMany({ userId });
     await usage.deleteMany({ userId });
     await purchases.deleteMany({ userId });
-    await linkedCustomers.deleteMany({ userId });
+    await quotas.deleteAll(userId);
     await checkouts.deleteMany({ userId });
     await duplicates.deleteOne({ id: userId });
     await trials.forget(userId);
-    await customers.deleteOne({ id: userId });
+    await customers.deleteMany({ userId });
   };
 
   /** The user's customer, and others that were created at the provider by hand. */

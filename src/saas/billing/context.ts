@@ -12,11 +12,11 @@ import { createPlans } from './plans/plans.js';
 import { createDashboardUrl } from './provider/dashboard.js';
 import { createGateway } from './provider/gateway.js';
 import { purchaseCollection } from './purchases.js';
+import { quotaCollections } from './quotas/store.js';
 import {
   checkoutCollection,
   customerCollection,
   duplicateCollection,
-  linkedCustomerCollection,
   paymentCollection,
   paymentEventCollection,
   subscriptionCollection,
@@ -79,9 +79,9 @@ export function createBillingContext(
     // while a key was configured.
     ...trialCollections(store),
     ...figureCollections(store),
+    ...quotaCollections(store),
     paymentEvents: paymentEventCollection(store),
     customers: customerCollection(store),
-    linkedCustomers: linkedCustomerCollection(store),
     checkouts: checkoutCollection(store),
     subscriptions: subscriptionCollection(store),
     duplicates: duplicateCollection(store),

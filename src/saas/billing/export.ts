@@ -1,37 +1,46 @@
 import { toTimestamp } from '../../core/http/schemas.js';
 import { mapPages, pagesOf } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
+import type { CustomerLinks } from './customers/customers.js';
 import type { PurchaseList } from './purchases.js';
-import type { Purchase } from './schemas.js';
+import type { Quotas } from './quotas/service.js';
+import type { Purchase, QuotaView } from './schemas.js';
 import { listSubscriptions, type PaymentDocument, type SubscriptionDocument } from './store.js';
 import { listUsage } from './usage/reports.js';
 
 /** What is stored about a user, for export. */
 export interface BillingRecords {
-  /** `null` before the first purchase. */
-  customer: { customerId: string; createdAt: string } | null;
+  /** The user's customers at the provider. */
+  customers: { customerId: string; createdAt: string }[];
   subscriptions: Record<string, unknown>[];
   /** The newest first, a page at a time. */
   payments: AsyncIterable<Record<string, unknown>[]>;
   purchases: AsyncIterable<Purchase[]>;
   usage: AsyncIterable<Record<string, unknown>[]>;
+  /** What the user has used of the limits of the plans. */
+  limits: QuotaView[];
 }
 
 export function createBillingExport(
-  { customers, subscriptions, payments, usage }: BillingContext,
-  purchases: PurchaseList,
+  { subscriptions, payments, usage }: BillingContext,
+  { links, purchases, quotas }: { links: CustomerLinks; purchases: PurchaseList; quotas: Quotas },
 ) {
   return async (userId: string): Promise<BillingRecords> => {
-    const [customer, all] = await Promise.all([
-      customers.findOne({ id: userId }),
+    const [customers, limits, all] = await Promise.all([
+      links.all(userId),
+      quotas.list(userId),
       listSubscriptions(subscriptions, userId),
     ]);
     return {
-      customer: customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) },
+      customers: customers.map(({ id, createdAt }) => ({
+        customerId: id,
+        createdAt: toTimestamp(createdAt),
+      })),
       subscriptions: all.map(({ rev, ...subscription }) => withTimestamps(subscription)),
       payments: mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), paymentRecord),
       purchases: purchases.all(userId),
       usage: listUsage(usage, userId),
+      limits,
     };
   };
 }

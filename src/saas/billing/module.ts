@@ -10,18 +10,21 @@ import {
   type BillingModuleOptions,
   createBillingContext,
 } from './context.js';
-import { createCustomerLinks, createEnsureCustomer } from './customers/customers.js';
+import { type CustomerLinks, createCustomerLinks, createEnsureCustomer } from './customers/customers.js';
 import { createProfileSync } from './customers/profile-sync.js';
-import { createListHeld, createProjector, createSummaryOf } from './entitlement.js';
+import { createSummaryOf } from './entitlement.js';
 import { createPaymentEvents } from './events/module.js';
 import { webhookPlugin } from './events/webhook.js';
 import { createBillingExport } from './export.js';
 import { createBillingFigures, createFigureJob } from './figures/service.js';
 import { createGrants } from './grants.js';
+import { createHoldings } from './holdings.js';
 import { createCatalog } from './plans/catalog.js';
 import { billingAdminPlugin, billingPlugin } from './plugin.js';
 import { createOpenPortal } from './portal.js';
+import { createProjector } from './projection.js';
 import { createPurchaseList } from './purchases.js';
+import { createQuotas } from './quotas/service.js';
 import { type BillingJobDependencies, createBillingJobs, createResync } from './reconcile.js';
 import { createRecords } from './records.js';
 import { createSubscriptionChanges } from './subscription/changes.js';
@@ -39,34 +42,35 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
   const context = createBillingContext(product, options);
   const { config, gateway } = context;
   const writes = createSubscriptionWrites(context);
-  const { links, trials, duplicates, writer, sync } = writes;
-  const deletion = createBillingDeletion(context, { links, trials });
+  const { links, holdings, trials, duplicates, writer, quotas, sync } = writes;
+  const deletion = createBillingDeletion(context, { links, quotas, trials });
   const events = createPaymentEvents(context, writes);
   const { processor } = events;
 
   const purchases = createPurchaseList(context);
   const subscription = createSubscriptionService(context, { ...writes, ...events });
-  const changes = createSubscriptionChanges(context, { writer, subscription, sync });
-  const catalog = createCatalog(context);
-  const ensureCustomer = createEnsureCustomer(context, processor.replayUnmatched);
-  const checkout = createCheckoutService(context, { ensureCustomer, catalog, trials, sync });
+  const changes = createSubscriptionChanges(context, { writer, holdings, subscription, sync });
+  const catalog = createCatalog(context, links);
+  const ensureCustomer = createEnsureCustomer(context, links, processor.replayUnmatched);
+  const checkout = createCheckoutService(context, { ensureCustomer, holdings, catalog, trials, sync });
   const userApi = {
-    openPortal: createOpenPortal(context),
+    openPortal: createOpenPortal(context, links),
     checkout,
     subscription,
     catalog,
     changes,
     purchases,
+    quotas,
   };
 
   product.accountData.add({
-    section: { name: 'billing', read: createBillingExport(context, purchases) },
+    section: { name: 'billing', read: createBillingExport(context, { links, purchases, quotas }) },
     close: deletion.cancelSubscriptions,
     delete: deletion.deleteBillingData,
   });
   const isConfigured = gateway !== undefined || context.webhookSecrets.length > 0;
   if (isConfigured) product.jobs.add('billing-figures', createFigureJob(context));
-  addJobs(product.jobs, context, { ...events, sync });
+  addJobs(product.jobs, context, { ...events, links, sync });
 
   return {
     ...userApi,
@@ -78,7 +82,7 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
     webhook: events.webhook,
     paymentEvents: context.paymentEvents,
     eventLog: events.eventLog,
-    records: createRecords(context),
+    records: createRecords(context, links),
     /** Absent if neither an API key nor a webhook secret is configured. */
     figures: isConfigured ? createBillingFigures(context) : undefined,
     duplicates,
@@ -103,24 +107,29 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
 function createSubscriptionWrites(context: BillingContext) {
   const links = createCustomerLinks(context);
   const trials = createTrials(context);
-  const listHeld = createListHeld(context);
-  const duplicates = createDuplicates(context);
-  const projector = createProjector(context, listHeld, duplicates.reporting);
+  const holdings = createHoldings(context);
+  const duplicates = createDuplicates(context, holdings);
+  const projector = createProjector(context, holdings, duplicates.reporting);
   const writer = createSubscriptionWriter(context);
+  const quotas = createQuotas(context);
   const { gateway } = context;
   /** Absent while no API key is configured. */
   const sync = gateway && createSubscriptionSync(context, { gateway, writer, projector });
-  return { links, trials, listHeld, duplicates, projector, writer, sync };
+  return { links, trials, holdings, quotas, duplicates, projector, writer, sync };
 }
 
-function addJobs(jobs: Jobs, context: BillingContext, deps: BillingJobDependencies): void {
+function addJobs(
+  jobs: Jobs,
+  context: BillingContext,
+  deps: BillingJobDependencies & { links: CustomerLinks },
+): void {
   const { reconcile, retryUnmatched, purge } = createBillingJobs(context, deps);
   jobs.add('billing-reconcile', reconcile);
   jobs.add('billing-retry-unmatched', retryUnmatched);
   jobs.add('billing-event-purge', purge);
   const { gateway, checkouts, clock } = context;
   if (!gateway) return;
-  const usage = createUsageJobs({ ...context, reports: context.usage, gateway });
+  const usage = createUsageJobs({ ...context, reports: context.usage, links: deps.links, gateway });
   jobs.add('billing-usage', usage.send);
   jobs.add('billing-usage-purge', usage.purge);
   jobs.add('customer-profiles', createProfileSync(context, gateway));

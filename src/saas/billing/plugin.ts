@@ -7,6 +7,7 @@ import type { CheckoutService } from './checkout/service.js';
 import type { Catalog } from './plans/catalog.js';
 import type { OpenPortal } from './portal.js';
 import type { PurchaseList } from './purchases.js';
+import type { Quotas } from './quotas/service.js';
 import {
   CancelBody,
   ChangeBody,
@@ -15,6 +16,7 @@ import {
   CheckoutAnswer,
   CheckoutBody,
   DuplicateSubscriptions,
+  HoldingsAnswer,
   InvoicesAnswer,
   PlansAnswer,
   PortalAnswer,
@@ -26,6 +28,7 @@ import {
   SubscriptionQuery,
   SyncBody,
   TargetBody,
+  UsageAnswer,
 } from './schemas.js';
 import type { SubscriptionChanges } from './subscription/changes.js';
 import type { Duplicates } from './subscription/duplicates.js';
@@ -46,6 +49,7 @@ export interface BillingPluginOptions {
   /** Whether users may pause their subscription. */
   allowPause: boolean;
   purchases: PurchaseList;
+  quotas: Quotas;
 }
 
 /** The routes for users: buying, reading and managing subscriptions. */
@@ -80,7 +84,7 @@ function addHostedPages(fastify: FastifyTypebox, { checkout, openPortal }: Billi
 
 function addReading(
   fastify: FastifyTypebox,
-  { subscription, catalog, purchases }: BillingPluginOptions,
+  { subscription, catalog, purchases, quotas }: BillingPluginOptions,
 ): void {
   fastify.get(
     '/billing/subscription',
@@ -93,6 +97,25 @@ function addReading(
       const withNextInvoice = request.query.include === 'nextInvoice';
       return ok(await subscription.current(request.saas.user.id, { withNextInvoice }));
     },
+  );
+
+  fastify.get(
+    '/billing/holdings',
+    {
+      config: access('user', { agentScope: 'billing:read' }),
+      handlerTimeout: PROVIDER_TIMEOUT_MS,
+      schema: { response: { 200: HoldingsAnswer } },
+    },
+    async (request) => ok(await subscription.holdings(request.saas.user.id)),
+  );
+
+  fastify.get(
+    '/billing/usage',
+    {
+      config: access('user', { agentScope: 'billing:read' }),
+      schema: { response: { 200: UsageAnswer } },
+    },
+    async (request) => ok(await quotas.list(request.saas.user.id)),
   );
 
   fastify.post(

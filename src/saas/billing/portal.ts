@@ -1,6 +1,7 @@
 import type { User } from '../../core/http/schemas.js';
 import { invalidFields } from '../../core/kernel/errors.js';
 import type { BillingContext } from './context.js';
+import type { CustomerLinks } from './customers/customers.js';
 import { billingErrors } from './errors.js';
 import { returnPathProblem } from './options.js';
 
@@ -10,13 +11,13 @@ import { returnPathProblem } from './options.js';
  */
 export type OpenPortal = ReturnType<typeof createOpenPortal>;
 
-export function createOpenPortal({ customers, gateway, config, returnUrl }: BillingContext) {
+export function createOpenPortal({ gateway, config, returnUrl }: BillingContext, links: CustomerLinks) {
   return async (user: User, returnPath = config.billingReturnUrlRelative): Promise<{ url: string }> => {
     const problem = returnPathProblem(returnPath);
     if (problem) throw invalidFields({ path: 'returnPath', message: problem });
     if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
-    const customer = await customers.findOne({ id: user.id });
-    if (!customer) throw billingErrors.CUSTOMER_NOT_FOUND();
-    return gateway.createPortal({ customerId: customer.customerId, returnUrl: returnUrl(returnPath) });
+    const [customerId] = await links.list(user.id);
+    if (customerId === undefined) throw billingErrors.CUSTOMER_NOT_FOUND();
+    return gateway.createPortal({ customerId, returnUrl: returnUrl(returnPath) });
   };
 }

@@ -236,10 +236,10 @@ export function createResync(
     userId?: string;
   }): Promise<CustomerDocument[]> => {
     const found: CustomerDocument[] = [];
-    const { userId: id } = filter;
-    const query = { sort: 'id', ...(id !== undefined && { where: { id } }) } as const;
+    const { userId } = filter;
+    const query = userId === undefined ? { sort: 'id' as const } : ofUser(userId);
     for await (const page of pagesOf(customers, query)) {
-      found.push(...page.filter(({ customerId }) => filter.customerIds?.has(customerId) ?? true));
+      found.push(...page.filter(({ id }) => filter.customerIds?.has(id) ?? true));
     }
     return found;
   };
@@ -265,15 +265,15 @@ export function createResync(
         changes: [],
         failures: [],
       };
-      for (const [index, { id, customerId }] of selected.entries()) {
+      for (const [index, { id: customerId, userId }] of selected.entries()) {
         if (signal?.aborted) break;
         try {
-          const synced = await sync.syncCustomers([customerId], id, { dryRun });
+          const synced = await sync.syncCustomers([customerId], userId, { dryRun });
           report.subscriptions += synced.length;
           report.changes.push(...synced.flatMap((one) => changeOf(one) ?? []));
           if (!dryRun) await replayUnmatched?.(customerId);
         } catch (error) {
-          report.failures.push({ userId: id, reason: (error as Error).message });
+          report.failures.push({ userId, reason: (error as Error).message });
         }
         onProgress?.(index + 1, selected.length);
       }
@@ -281,6 +281,8 @@ export function createResync(
     },
   };
 }
+
+const ofUser = (userId: string) => ({ where: { userId }, sort: 'createdAt' }) as const;
 
 const customerOf = (event: Json): string | undefined =>
   parseEvent(JSON.stringify(event), asText(event['id']) ?? 'none')?.customerId;

@@ -3,6 +3,7 @@ import { Timestamp, toTimestamp, toTimestampOrNull } from '../../core/http/schem
 import type { Collection, Page, Where } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
+import type { CustomerLinks } from './customers/customers.js';
 import type { DashboardUrl } from './provider/dashboard.js';
 import type { PaymentDocument, SubscriptionDocument } from './store.js';
 
@@ -67,7 +68,10 @@ export type PaymentRecord = Static<typeof PaymentRecord>;
 
 export const billingRecordSchemas = { subscription: SubscriptionRecord, payment: PaymentRecord };
 
-export function createRecords({ subscriptions, payments, customers, users, dashboardUrl }: BillingContext) {
+export function createRecords(
+  { subscriptions, payments, users, dashboardUrl }: BillingContext,
+  links: CustomerLinks,
+) {
   /** A page whose records name the address of their user. */
   const read = async <T extends Owned, R>(
     collection: Pick<Collection<T>, 'page'>,
@@ -96,11 +100,9 @@ export function createRecords({ subscriptions, payments, customers, users, dashb
         (document, email) => paymentRecord(document, email, dashboardUrl),
       ),
 
-    /** The user's own customer at the provider; null before the first purchase. */
-    async customer(userId: string): Promise<{ id: string; dashboardUrl: string | null } | null> {
-      const customer = await customers.findOne({ id: userId });
-      return customer && { id: customer.customerId, dashboardUrl: dashboardUrl(customer.customerId) };
-    },
+    /** The user's customers at the provider, the one for the next purchase first. */
+    customers: async (userId: string): Promise<{ id: string; dashboardUrl: string | null }[]> =>
+      (await links.list(userId)).map((id) => ({ id, dashboardUrl: dashboardUrl(id) })),
   };
 }
 

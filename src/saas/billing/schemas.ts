@@ -66,15 +66,35 @@ const Time = nullable(Timestamp);
 
 const Limits = Type.Record(Type.String(), nullable(Type.Integer()));
 
-const Items = Type.Array(
-  Type.Object({
-    priceId: Type.String(),
-    /** Null if the price has no configured plan and does not name the plan of the subscription. */
-    plan: nullable(Type.String()),
-    /** Null for usage-based prices. */
-    quantity: nullable(Type.Integer()),
-  }),
-);
+export const SubscribedItem = Type.Object({
+  priceId: Type.String(),
+  /** Null if the price has no configured plan and does not name the plan of the subscription. */
+  plan: nullable(Type.String()),
+  /** Null for usage-based prices. */
+  quantity: nullable(Type.Integer()),
+});
+
+const Items = Type.Array(SubscribedItem);
+
+/**
+ * - `schedule`: the items from `at` on; none if the subscription ends then
+ * - `pending_payment`: the items once an invoice is paid, which must happen until `expiresAt`
+ */
+export const ScheduledChange = Type.Object({
+  reason: Type.Enum(['schedule', 'pending_payment']),
+  at: Time,
+  expiresAt: Time,
+  items: Items,
+});
+
+export const Discount = Type.Object({
+  name: nullable(Type.String()),
+  percentOff: nullable(Type.Number()),
+  amountOff: nullable(Type.Integer()),
+  currency: nullable(Type.String()),
+  /** Null: as long as the subscription. */
+  endsAt: Time,
+});
 
 export const NextInvoice = Type.Object({
   /** The amount due in the currency's smallest unit, with discounts, taxes and credit. */
@@ -87,11 +107,8 @@ export type NextInvoice = Static<typeof NextInvoice>;
 
 export const SubscriptionQuery = Type.Object({ include: Type.Optional(Type.Enum(['nextInvoice'])) });
 
-/**
- * A user's subscription and whether it grants access. Without one: `none`, `free`, and otherwise null. Unlike in
- * `User.subscription`, `plan` is also set for a subscription that has ended.
- */
-export const Subscription = Type.Object({
+/** The terms of a subscription, which those of a purchase and of a grant resemble. */
+const subscriptionTerms = {
   status: SubscriptionStatus,
   plan: Type.String(),
   entitled: Type.Boolean(),
@@ -106,45 +123,97 @@ export const Subscription = Type.Object({
   endedAt: Time,
   updatedAt: Time,
   items: Items,
-  /**
-   * - `schedule`: the items from `at` on; none if the subscription ends then
-   * - `pending_payment`: the items once an invoice is paid, which must happen until `expiresAt`
-   */
-  scheduledChange: nullable(
-    Type.Object({
-      reason: Type.Enum(['schedule', 'pending_payment']),
-      at: Time,
-      expiresAt: Time,
-      items: Items,
-    }),
-  ),
+  scheduledChange: nullable(ScheduledChange),
   /** While invoices are not collected. `behavior`: `keep_as_draft`, `mark_uncollectible` or `void`. */
   collectionPause: nullable(Type.Object({ behavior: Type.String(), resumesAt: Time })),
   /** Null if the provider does not respond. */
-  discounts: nullable(
-    Type.Array(
-      Type.Object({
-        name: nullable(Type.String()),
-        percentOff: nullable(Type.Number()),
-        amountOff: nullable(Type.Integer()),
-        currency: nullable(Type.String()),
-        /** Null: as long as the subscription. */
-        endsAt: Time,
-      }),
-    ),
-  ),
-  /** Only if requested with `include=nextInvoice`. Null if there is none, or if the provider does not respond. */
-  nextInvoice: Type.Optional(nullable(NextInvoice)),
-  /** The plan that the operator gave to the user, while the grant is in force. */
-  granted: nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Time })),
+  discounts: nullable(Type.Array(Discount)),
+};
+
+const benefits = {
   /** Of all plans to which the user has access, and of the plan `free`. */
   features: Type.Array(Type.String()),
   /** The highest of those plans; 0 if none of them has the limit, null for unlimited. */
   limits: Limits,
+};
+
+/**
+ * A user's subscription and whether it grants access. Without one: `none`, `free`, and otherwise null. Unlike in
+ * `User.subscription`, `plan` is also set for a subscription that has ended.
+ */
+export const Subscription = Type.Object({
+  ...subscriptionTerms,
+  /** Only if requested with `include=nextInvoice`. Null if there is none, or if the provider does not respond. */
+  nextInvoice: Type.Optional(nullable(NextInvoice)),
+  /** The plan that the operator gave to the user, while the grant is in force. */
+  granted: nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Time })),
+  ...benefits,
 });
 export type Subscription = Static<typeof Subscription>;
 
 export const SubscriptionAnswer = Envelope(Subscription);
+
+/** What can be done with a subscription: the routes of these names, and `pay` the open invoice in the customer portal. */
+export const HELD_ACTIONS = ['change', 'cancel', 'cancel_now', 'resume', 'pause', 'pay'] as const;
+
+/** Something that a user holds. */
+const Held = Type.Object({
+  /** The ID of the subscription, or of the checkout session of a purchase; `grant` for the plan that the operator gave. */
+  id: Type.String(),
+  kind: Type.Enum(['subscription', 'purchase', 'grant']),
+  /**
+   * `plans` for the plans of which a user has one at a time, the name of an independent plan, or null for what is no plan of this
+   * product, such as a retainer. A change stays within the family.
+   */
+  family: nullable(Type.String()),
+  /** Of the plan, as users see it. */
+  name: Type.String(),
+  startedAt: Timestamp,
+  /** Of the main item, per unit. */
+  price: nullable(
+    Type.Object({
+      amount: nullable(Type.Number()),
+      currency: nullable(Type.String()),
+      interval: Type.String(),
+      intervalCount: Type.Integer(),
+    }),
+  ),
+  ...subscriptionTerms,
+  actions: Type.Array(Type.Enum(HELD_ACTIONS)),
+});
+export type HeldView = Static<typeof Held>;
+
+/** What a user has used of a limit. */
+export const QuotaView = Type.Object({
+  /** Of the limit. */
+  name: Type.String(),
+  /** Of the period; null for unlimited. */
+  limit: nullable(Type.Integer()),
+  /** In the period; of a limit without one what is used and not released. */
+  used: Type.Integer(),
+  /** What can be used beyond the limit, in any period. */
+  credits: Type.Integer(),
+  /** With the credits; null for unlimited. */
+  left: nullable(Type.Integer()),
+  /** When the next period starts; null for what is never reset. */
+  resetsAt: Time,
+});
+export type QuotaView = Static<typeof QuotaView>;
+
+export const UsageAnswer = Envelope(Type.Array(QuotaView));
+
+/** What a user holds, and what follows from it. `status`, `plan` and `entitled` as in `User.subscription`. */
+export const HoldingsView = Type.Object({
+  status: SubscriptionStatus,
+  plan: Type.String(),
+  entitled: Type.Boolean(),
+  /** What gives access first, then what has not ended, then the rest; the newest first. */
+  holdings: Type.Array(Held),
+  ...benefits,
+});
+export type HoldingsView = Static<typeof HoldingsView>;
+
+export const HoldingsAnswer = Envelope(HoldingsView);
 
 const SubscriptionId = Type.String({
   accepts: 'the id of a subscription',
@@ -252,6 +321,8 @@ export const Invoice = Type.Object({
   createdAt: Timestamp,
   url: nullable(Type.String()),
   pdf: nullable(Type.String()),
+  /** Null for the invoice of a one-time purchase. */
+  subscriptionId: nullable(Type.String()),
 });
 export type Invoice = Static<typeof Invoice>;
 

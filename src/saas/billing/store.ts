@@ -47,12 +47,14 @@ export function paymentEventCollection(store: Store): PaymentEvents {
   });
 }
 
-/** The provider's customer of a user. */
+/**
+ * A customer at the provider, who belongs to one user. A user can have several, for example one that a Payment Link created and one from
+ * before this product.
+ */
 export interface CustomerDocument {
-  /** The user's ID: one customer per user. */
+  /** The provider's customer ID. */
   id: string;
-  /** The provider's customer ID: one user per customer. */
-  customerId: string;
+  userId: string;
   /** When to send the user's address and name to the provider. Absent if it has them. */
   profileDueAt?: number;
   /** Failed attempts since the last change. */
@@ -69,9 +71,8 @@ export const CUSTOMER_COLLECTION = 'customers';
 
 /** The names of the fields in filters. */
 export const CUSTOMER_FIELDS = {
-  unique: ['customerId'],
-  indexes: [['profileDueAt'], ['profileRejectedAt']],
-  numbers: ['profileDueAt', 'profileRejectedAt'],
+  indexes: [['userId', 'createdAt'], ['profileDueAt'], ['profileRejectedAt']],
+  numbers: ['createdAt', 'profileDueAt', 'profileRejectedAt'],
 } satisfies Declaration<CustomerDocument>;
 
 export function customerCollection(store: Store): Customers {
@@ -104,23 +105,6 @@ export function checkoutCollection(store: Store): Checkouts {
     fields: ['key', 'sessionId'],
     numbers: ['expiresAt'],
   });
-}
-
-/**
- * A further customer of a user, such as the one that a Payment Link created for a user who had bought before. Its purchases
- * belong to the user; the next checkout uses the user's own customer.
- */
-export interface LinkedCustomerDocument {
-  /** The provider's customer ID: one user per customer. */
-  id: string;
-  userId: string;
-  createdAt: number;
-}
-
-export type LinkedCustomers = Collection<LinkedCustomerDocument>;
-
-export function linkedCustomerCollection(store: Store): LinkedCustomers {
-  return store.collection<LinkedCustomerDocument>('linked_customers', { indexes: [['userId']] });
 }
 
 /** What the subscription covers, and for how long. Times are Unix times in milliseconds. */
@@ -200,9 +184,6 @@ export interface SubscriptionDocument extends SubscriptionTerms {
 /** The provider never changes a subscription with such a status again. */
 export const isTerminal = (status: string): boolean =>
   status === 'canceled' || status === 'incomplete_expired';
-
-/** What a user holds: a subscription, or a one-time purchase in the form of one. */
-export type HeldSubscription = SubscriptionDocument & { isPurchase?: true };
 
 export type Subscriptions = Collection<SubscriptionDocument>;
 

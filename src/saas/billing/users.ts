@@ -35,6 +35,9 @@ export interface BillingUser {
   isOpen: boolean;
   isBeingDeleted: boolean;
   grant?: PlanGrant;
+  /** What may give access, as it was projected. */
+  held: AccessTerms[];
+  createdAt: number;
 }
 
 /** A plan that the operator gave to a user. Times are Unix times in milliseconds. */
@@ -54,7 +57,18 @@ export interface Projection {
   held: AccessTerms[];
 }
 
-export const ACCESS_TERMS = ['id', 'status', 'plan', 'startedAt', 'trialEnd', 'pastDueSince'] as const;
+export const ACCESS_TERMS = [
+  'id',
+  'status',
+  'plan',
+  'startedAt',
+  'trialEnd',
+  'pastDueSince',
+  'otherPriceIds',
+  'quantity',
+  'currentPeriodStart',
+  'currentPeriodEnd',
+] as const;
 
-/** The part of a subscription that decides on access. */
+/** The part of a subscription that decides on access and limits. */
 export type AccessTerms = Pick<SubscriptionDocument, (typeof ACCESS_TERMS)[number]>;

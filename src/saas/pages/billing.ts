@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Static } from 'typebox';
 import type { Identity } from '../../core/http/identity.js';
 import { type Localized, longDate, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
@@ -7,9 +8,9 @@ import { access, type FastifyTypebox, requestSource } from '../../core/http/rout
 import { AppError } from '../../core/kernel/errors.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { BillingModule } from '../billing/module.js';
-import type { Invoice, Plan, Subscription } from '../billing/schemas.js';
+import type { HeldView, Invoice, Plan, QuotaView } from '../billing/schemas.js';
 import type { PageContext } from './context.js';
-import { BillingQuery, EmptyBody, PriceBody, PriceQuery } from './schemas.js';
+import { BillingQuery, ChangeBody, ChangeQuery, EmptyBody, PriceBody, SubscriptionBody } from './schemas.js';
 
 export interface BillingPageOptions extends PageContext {
   billing: BillingModule;
@@ -32,7 +33,7 @@ const RETURN_TIMEOUT_MS = 5_000;
 
 /** Errors of the provider, and of an order that it does not accept: the page says so and stays. */
 const isRejected = (error: unknown): error is AppError =>
-  error instanceof AppError && [402, 404, 409, 422, 502, 503].includes(error.statusCode);
+  error instanceof AppError && [400, 402, 404, 409, 422, 502, 503].includes(error.statusCode);
 
 /** The page on which users see their plan and payments, and buy, change and cancel. */
 export async function billingPagePlugin(fastify: FastifyTypebox, options: BillingPageOptions): Promise<void> {
@@ -64,19 +65,20 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
 
   fastify.get(
     '/billing/change',
-    { ...route, schema: { querystring: PriceQuery } },
+    { ...route, schema: { querystring: ChangeQuery } },
     async (request, reply) => {
-      const { price } = request.query;
+      const { price, subscription } = request.query;
       const { id } = identityOf(request).user;
       try {
         const [plan, preview] = await Promise.all([
           planOf(price),
-          billing.changes.preview(id, { priceId: price }),
+          billing.changes.preview(id, orderOf(request.query)),
         ]);
         if (!plan) return reply.redirect(own(), 303);
         const view = {
           action: own(),
           price,
+          subscription,
           form: guard.formsOf(request).issue(),
           plan: nameOf(plan),
           amount: amountOf(preview.amountDue, preview.currency),
@@ -93,39 +95,41 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
   );
 
   /** A form that does something and returns to the page, or leads to the provider. */
-  const post = <Body extends typeof EmptyBody | typeof PriceBody>(
+  const post = <Body extends typeof EmptyBody>(
     action: string,
     body: Body,
-    act: (identity: Identity, price: string, ip: string) => Promise<string>,
+    act: (identity: Identity, given: Static<Body>, ip: string) => Promise<string>,
   ) =>
     fastify.post(`/billing/${action}`, { ...route, schema: { body } }, async (request, reply) => {
-      const given = request as FastifyRequest<{ Body: { form: string; price?: string } }>;
       try {
-        return reply.redirect(
-          await act(identityOf(request), given.body.price ?? '', requestSource(request).ip),
-          303,
-        );
+        const given = request.body as Static<Body>;
+        return reply.redirect(await act(identityOf(request), given, requestSource(request).ip), 303);
       } catch (error) {
         return sendProblem(request, reply, error);
       }
     });
 
-  post('checkout', PriceBody, async ({ user }, priceId) => {
-    const plan = await planOf(priceId);
+  post('checkout', PriceBody, async ({ user }, { price }) => {
+    const plan = await planOf(price);
     const mode = plan?.interval === null ? 'payment' : 'subscription';
-    return (await billing.checkout.open(user, { priceId, mode })).url;
+    return (await billing.checkout.open(user, { priceId: price, mode })).url;
   });
   post('portal', EmptyBody, async ({ user }) => (await billing.openPortal(user, own())).url);
-  post('change', PriceBody, async ({ user }, priceId, ip) => {
-    await billing.changes.change(user.id, { priceId }, ip);
+  post('change', ChangeBody, async ({ user }, given, ip) => {
+    await billing.changes.change(user.id, orderOf(given), ip);
     return `${own()}?done=changed`;
   });
-  post('cancel', EmptyBody, async ({ user }, _, ip) => {
-    await billing.changes.cancel(user.id, { when: 'period_end' }, ip);
+  post('cancel', SubscriptionBody, async ({ user }, { subscription }, ip) => {
+    await billing.changes.cancel(user.id, { subscriptionId: subscription, when: 'period_end' }, ip);
     return `${own()}?done=cancelled`;
   });
-  post('resume', EmptyBody, async ({ user }, _, ip) => {
-    await billing.changes.resume(user.id, {}, ip);
+  // A subscription that cannot end with its period, such as one whose first payment is missing.
+  post('cancel-now', SubscriptionBody, async ({ user }, { subscription }, ip) => {
+    await billing.changes.cancel(user.id, { subscriptionId: subscription, when: 'now' }, ip);
+    return `${own()}?done=cancelled`;
+  });
+  post('resume', SubscriptionBody, async ({ user }, { subscription }, ip) => {
+    await billing.changes.resume(user.id, { subscriptionId: subscription }, ip);
     return `${own()}?done=resumed`;
   });
 
@@ -150,29 +154,30 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
     state: { notice?: Localized; problems?: Localized[] } = {},
   ): Promise<Page> {
     const { user } = identityOf(request);
-    const [subscription, plans, invoices] = await Promise.all([
-      billing.subscription.current(user.id, { withNextInvoice: false }),
+    const [{ holdings }, limits, plans, invoices] = await Promise.all([
+      billing.subscription.holdings(user.id),
+      billing.quotas.list(user.id),
       billing.catalog.plans().catch(nullIfRejected),
       billing.catalog.invoices(user.id).catch(nullIfRejected),
     ]);
-    const isSubscribed = subscription.entitled && subscription.priceId !== null;
+    const isCurrent = ({ kind, entitled, actions }: HeldView) =>
+      entitled || (kind === 'subscription' && actions.length > 0);
+    const held = holdings.filter(isCurrent);
+    const offers = plans?.filter(({ priceId }) => priceId !== null).map((plan) => offerOf(plan, held)) ?? [];
     const view = {
       path: own(),
       accountHref: path(),
       form: guard.formsOf(request).issue(),
-      plan: subscription.entitled ? planNameOf(subscription, plans) : message('user-billing.no-plan'),
-      state: stateOf(subscription),
-      canCancel: isSubscribed && !endsOf(subscription),
-      canResume: isSubscribed && endsOf(subscription),
-      hasActions: isSubscribed || (invoices ?? []).length > 0,
+      held: held.map((one) => heldViewOf(one, invoices ?? [])),
+      holdsNothing: held.length === 0,
+      limits: limits.map(viewOfLimit),
+      hasLimits: limits.length > 0,
       isUnavailable: plans === null,
-      hasPortal: (invoices ?? []).length > 0 || isSubscribed,
-      plans: plans
-        ?.filter(({ priceId }) => priceId !== null)
-        .map((plan) => ({
-          ...viewOfPlan(plan, subscription, isSubscribed),
-          amount: amountOf(plan.amount, plan.currency),
-        })),
+      // Of an account that has bought before.
+      hasPortal: (invoices ?? []).length > 0 || held.some(({ kind }) => kind === 'subscription'),
+      plans: offers.filter(({ isAddOn }) => !isAddOn),
+      addOns: offers.filter(({ isAddOn }) => isAddOn),
+      hasAddOns: offers.some(({ isAddOn }) => isAddOn),
       invoices: invoices?.map((invoice) => ({
         ...viewOfInvoice(invoice),
         amount: amountOf(
@@ -185,7 +190,56 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
     };
     return { template: 'user-billing', view, leadsElsewhere: true };
   }
+
+  function heldViewOf(held: HeldView, invoices: readonly Invoice[]) {
+    const { id, name, price, quantity, actions, items } = held;
+    const open = invoices.find(({ status, subscriptionId }) => status === 'open' && subscriptionId === id);
+    return {
+      id,
+      name,
+      amount: price && items.length === 1 ? amountOf(price.amount, price.currency) : '',
+      interval: price && items.length === 1 ? intervalText(price) : '',
+      seats: quantity !== null && quantity > 1 && String(quantity),
+      state: stateOf(held),
+      next: scheduledText(held),
+      canCancel: actions.includes('cancel'),
+      canCancelNow:
+        !actions.includes('cancel') && !actions.includes('resume') && actions.includes('cancel_now'),
+      canResume: actions.includes('resume'),
+      payHref: actions.includes('pay') && (open?.url ?? false),
+    };
+  }
+
+  /** A plan for sale, with what the user can do in view of what the user holds. */
+  function offerOf(plan: Plan, held: readonly HeldView[]) {
+    const family = billing.plans.familyOf(plan.plan) ?? null;
+    const isRecurring = plan.interval !== null;
+    const isCurrent = held.some(({ priceId, items }) =>
+      [priceId, ...items.map((item) => item.priceId)].includes(plan.priceId),
+    );
+    const running = held.filter((one) => one.kind === 'subscription' && one.family === family);
+    const [only] = running;
+    const canChange = isRecurring && running.length === 1 && only?.actions.includes('change') === true;
+    return {
+      price: plan.priceId,
+      name: nameOf(plan),
+      description: plan.description,
+      amount: amountOf(plan.amount, plan.currency),
+      interval: intervalText(plan),
+      trial: plan.trialDays !== null && message('user-billing.trial-days', { count: String(plan.trialDays) }),
+      isAddOn: billing.plans.isIndependent(plan.plan),
+      isCurrent,
+      canBuy: !isCurrent && (!isRecurring || running.length === 0),
+      canChange: !isCurrent && canChange,
+      subscription: only?.id,
+    };
+  }
 }
+
+const orderOf = ({ price, subscription }: Static<typeof ChangeQuery>) => ({
+  priceId: price,
+  ...(subscription !== undefined && { subscriptionId: subscription }),
+});
 
 const nullIfRejected = (error: unknown): null => {
   if (isRejected(error)) return null;
@@ -206,35 +260,40 @@ const problemOf = ({ code }: AppError): Localized =>
 
 const dateText = (timestamp: string): Localized => longDate(Date.parse(timestamp));
 
-const endsOf = ({ cancelAtPeriodEnd, cancelAt }: Subscription): boolean =>
-  cancelAtPeriodEnd === true || cancelAt !== null;
-
 const nameOf = ({ name, plan }: Plan): string => name ?? plan;
 
-function planNameOf({ priceId, plan }: Subscription, plans: readonly Plan[] | null): string {
-  const known = plans?.find((one) => one.priceId === priceId) ?? plans?.find((one) => one.plan === plan);
-  return known ? nameOf(known) : plan;
-}
-
-/** What is due next, in a sentence. */
-function stateOf(subscription: Subscription): Localized | undefined {
-  const { status, entitled, trialEnd, currentPeriodEnd, cancelAt } = subscription;
+/** How something that the user holds stands, in a sentence. */
+function stateOf({ kind, status, entitled, trialEnd, collectionPause, ...held }: HeldView): Localized {
+  const { currentPeriodEnd, cancelAt, cancelAtPeriodEnd, family } = held;
+  const end = cancelAt ?? (cancelAtPeriodEnd ? currentPeriodEnd : null);
+  if (kind === 'purchase') return message('user-billing.bought');
+  if (kind === 'grant')
+    return currentPeriodEnd === null
+      ? message('user-billing.granted')
+      : message('user-billing.ends', { when: dateText(currentPeriodEnd) });
+  if (status === 'incomplete') return message('user-billing.incomplete');
   if (status === 'past_due' || status === 'unpaid') return message('user-billing.past-due');
-  if (!entitled) return undefined;
-  const end = cancelAt ?? currentPeriodEnd;
-  if (endsOf(subscription) && end !== null) return message('user-billing.ends', { when: dateText(end) });
+  if (status === 'paused') return message('user-billing.trial-paused');
+  if (end !== null) return message('user-billing.ends', { when: dateText(end) });
+  if (collectionPause) return message('user-billing.paused');
   if (status === 'trialing' && trialEnd !== null)
     return message('user-billing.trial', { when: dateText(trialEnd) });
-  const isGranted = status === 'granted';
-  if (currentPeriodEnd !== null)
-    return message(isGranted ? 'user-billing.ends' : 'user-billing.renews', {
-      when: dateText(currentPeriodEnd),
-    });
-  return isGranted ? message('user-billing.granted') : undefined;
+  if (currentPeriodEnd !== null) return message('user-billing.renews', { when: dateText(currentPeriodEnd) });
+  return message(entitled || family === null ? 'user-billing.active' : 'user-billing.no-access');
+}
+
+/** A change that is scheduled. */
+function scheduledText({ scheduledChange }: HeldView): Localized | undefined {
+  if (!scheduledChange) return undefined;
+  const { reason, at, items } = scheduledChange;
+  if (reason === 'pending_payment') return message('user-billing.change-unpaid');
+  if (at === null || items.length === 0) return undefined;
+  const [{ plan, priceId }] = items as [HeldView['items'][number]];
+  return message('user-billing.changes', { plan: plan ?? priceId, when: dateText(at) });
 }
 
 /** `per month`, `every 3 months`. */
-function intervalText({ interval, intervalCount }: Plan): Localized {
+function intervalText({ interval, intervalCount }: Pick<Plan, 'interval' | 'intervalCount'>): Localized {
   if (interval === null) return message('user-billing.once');
   return (catalogue) => {
     const count = intervalCount ?? 1;
@@ -246,16 +305,16 @@ function intervalText({ interval, intervalCount }: Plan): Localized {
   };
 }
 
-const viewOfPlan = (plan: Plan, current: Subscription, isSubscribed: boolean) => ({
-  price: plan.priceId,
-  name: nameOf(plan),
-  description: plan.description,
-  interval: intervalText(plan),
-  trial: plan.trialDays !== null && message('user-billing.trial-days', { count: String(plan.trialDays) }),
-  isCurrent: isSubscribed && plan.priceId === current.priceId,
-  canChange: isSubscribed && plan.interval !== null && plan.priceId !== current.priceId,
-  canBuy: !isSubscribed || plan.interval === null,
-});
+/** How much of a limit is used, in a sentence. */
+function viewOfLimit({ name, limit, used, credits, resetsAt }: QuotaView) {
+  const values = { used: String(used), limit: String(limit) };
+  return {
+    name,
+    text: limit === null ? message('user-billing.used', values) : message('user-billing.used-of', values),
+    credits: credits > 0 && message('user-billing.credits', { count: String(credits) }),
+    resets: resetsAt !== null && message('user-billing.resets', { when: dateText(resetsAt) }),
+  };
+}
 
 const viewOfInvoice = ({ number, status, createdAt, url }: Invoice) => ({
   number: number ?? '',

@@ -87,7 +87,12 @@ const PriceId = Type.String({
   pattern: '^[^\\p{Cc}\\p{Cs}]+$',
 });
 export const PriceBody = ownForm({ price: PriceId });
-export const PriceQuery = Type.Object({ price: PriceId });
+const SubscriptionId = Type.String({ accepts: 'the ID of a subscription', pattern: '^[A-Za-z0-9_]{1,255}$' });
+export const SubscriptionBody = ownForm({ subscription: SubscriptionId });
+/** Without a subscription, the only one that the price can replace. */
+const change = { price: PriceId, subscription: Type.Optional(SubscriptionId) };
+export const ChangeBody = ownForm(change);
+export const ChangeQuery = Type.Object(change);
 
 export const PasskeyBody = Closed({
   ceremony: Type.String({

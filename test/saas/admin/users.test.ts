@@ -76,7 +76,7 @@ t.test('the page of a user shows the account and everything stored about it', as
   t.match(text, 'user.registered');
   t.match(text, 'welcome');
   const user = await userOf(app, ada.id);
-  t.match(user, { id: ada.id, name: 'Ada <b>', state: 'active', emailVerified: false, customer: null });
+  t.match(user, { id: ada.id, name: 'Ada <b>', state: 'active', emailVerified: false, customers: [] });
   t.notMatch(JSON.stringify(user), /argon2|hash\b/i);
   for (const path of [
     '/admin/users/usr_unknown',
@@ -183,8 +183,8 @@ t.test('the operator grants a plan until a day, changes it and withdraws it', as
   t.equal((await act(app, `${ada.id}/grant`, { plan: 'pro', until: '2040-01-01' })).status, 200);
   t.ok(await entitled(), 'on the last day');
   const { billing } = app.server.fastify.saas;
-  t.same(await billing.get(ada.id), { status: 'granted', plan: 'pro', entitled: true });
-  t.same(await billing.get('usr_unknown'), { status: 'none', plan: 'free', entitled: false });
+  t.match(await billing.get(ada.id), { status: 'granted', plan: 'pro', entitled: true });
+  t.match(await billing.get('usr_unknown'), { status: 'none', plan: 'free', entitled: false });
   const form = async (verb: string) => (await app.admin('GET', `/admin/users/${ada.id}/${verb}`)).text;
   t.match(await form('grant'), /value="pro"[\s\S]*value="2040-01-01"/, 'the form shows what is stored');
   app.clock.advance(86_400_000);
@@ -213,7 +213,7 @@ t.test('the operator syncs the subscriptions of a user with the provider', async
   t.match(await subscription(ada), { status: 'none' });
   t.equal((await act(app, `${ada.id}/resync`)).status, 200);
   t.match(await subscription(ada), { status: truth.status });
-  t.match(await userOf(app, ada.id), { customer: { id: ada.customer } });
+  t.match(await userOf(app, ada.id), { customers: [{ id: ada.customer }] });
   api.fault = () => ({ status: 500, body: '{}' });
   t.equal((await act(app, `${ada.id}/resync`)).body.error.code, 'PAYMENT_PROVIDER_ERROR');
   api.fault = () => undefined;

@@ -20,7 +20,7 @@ t.test('an export holds everything about the caller and no secret', async (t) =>
   const { email, id, accessToken: token } = await app.signUp({ name: 'Ada' });
   const other = await app.signUp();
   const store = await storeOf(t, app);
-  await customerCollection(store).insert({ id, customerId: 'cus_1', createdAt: app.clock.now() });
+  await customerCollection(store).insert({ id: 'cus_1', userId: id, createdAt: app.clock.now() });
   const times = ['profileChangedAt', 'registrationRepeatedAt'];
   const set = Object.fromEntries(times.map((name) => [name, app.clock.now()]));
   await userCollection(store).updateOne({ id }, { set });
@@ -34,7 +34,7 @@ t.test('an export holds everything about the caller and no secret', async (t) =>
     exportedAt: /^2040-/,
     user: { id, email, name: 'Ada', newEmail: 'new@example.test' },
     sessions: [{ id: /^ses_/, createdAt: /^2040-/, authenticatedAt: /^2040-/, amr: ['pwd'] }],
-    billing: { customer: { customerId: 'cus_1' } },
+    billing: { customers: [{ customerId: 'cus_1' }] },
     audit: [{ event: 'email.change-asked', ip: '127.0.0.1' }, { event: 'user.registered' }],
     mails: [
       { template: 'confirm-address-change', to: 'new@example.test' },

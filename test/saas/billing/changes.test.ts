@@ -451,7 +451,7 @@ t.test('a process killed at any step of a change leaves the state of the provide
       const [id, customerId] = [`usr_${fuse}_${isInTime}`, `cus_${fuse}_${isInTime}`];
       const person = { id, email: `${id}@example.test`, ...UNSUBSCRIBED, createdAt: 1 };
       await userCollection(store).insert(person);
-      await customerCollection(store).insert({ id, customerId, createdAt: 1 });
+      await customerCollection(store).insert({ id: customerId, userId: id, createdAt: 1 });
       const truth = api.world.subscribe(customerId, id, true);
       Object.assign(truth, { status: 'active', price: 'price_basic', trialEnd: null });
       const first = boot(store, clock, api.url, told);

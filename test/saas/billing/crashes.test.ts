@@ -95,7 +95,7 @@ async function billingFixture(apiUrl = 'http://127.0.0.1:1') {
 
 async function insertAda(store: Store): Promise<void> {
   await userCollection(store).insert({ id: 'usr_1', email: 'a@b.test', ...UNSUBSCRIBED, createdAt: 1 });
-  await customerCollection(store).insert({ id: 'usr_1', customerId: 'cus_1', createdAt: 1 });
+  await customerCollection(store).insert({ id: 'cus_1', userId: 'usr_1', createdAt: 1 });
 }
 
 t.test('a process killed at any step has done all or nothing, and the next delivery the rest', async (t) => {

@@ -78,7 +78,7 @@ t.test('an event or a sync during a deletion leaves no data of the user', async 
     const rows = [
       await subscriptionCollection(store).count({ userId: id }),
       await paymentCollection(store).count({ userId: id }),
-      await customerCollection(store).count({ id }),
+      await customerCollection(store).count({ userId: id }),
     ];
     t.same([left, ...rows], [200, 0, 0, 0], name);
   }

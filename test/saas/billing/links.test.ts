@@ -3,7 +3,6 @@ import type { Json } from '../../../src/saas/billing/provider/json.js';
 import { purchaseCollection } from '../../../src/saas/billing/purchases.js';
 import {
   customerCollection,
-  linkedCustomerCollection,
   paymentCollection,
   paymentEventCollection,
   subscriptionCollection,
@@ -90,8 +89,8 @@ t.test('a reference links no customer of another user and moves no link', async 
   const forged = session({ customer: ada.customer, client_reference_id: eve.id });
   t.equal(await deliver(eventOf('checkout.session.completed', 1, forged)), 'processed');
   const store = await storeOf(t, app);
-  t.equal(await customerCollection(store).count({ id: eve.id }), 0);
-  t.match(await customerCollection(store).findOne({ id: ada.id }), { customerId: ada.customer });
+  t.equal(await customerCollection(store).count({ userId: eve.id }), 0);
+  t.match(await customerCollection(store).findOne({ id: ada.customer }), { userId: ada.id });
 
   // Eve pays with the ID of Ada, who has a customer: Ada keeps that customer and receives the subscription.
   const gift = session({ id: 'cs_2', customer: 'cus_eve', client_reference_id: ada.id });
@@ -99,15 +98,15 @@ t.test('a reference links no customer of another user and moves no link', async 
   t.equal(await deliver(subscriptionEvent('created', 2, sub('cus_eve'))), 'processed');
   t.match(await subscription(ada), { status: 'active' });
   t.match(await subscription(eve), { status: 'none' });
-  t.match(await customerCollection(store).findOne({ id: ada.id }), { customerId: ada.customer });
-  t.match(await linkedCustomerCollection(store).findOne({ id: 'cus_eve' }), { userId: ada.id });
+  t.match(await customerCollection(store).findOne({ id: ada.customer }), { userId: ada.id });
+  t.match(await customerCollection(store).findOne({ id: 'cus_eve' }), { userId: ada.id });
   const again = session({ id: 'cs_3', customer: 'cus_eve', client_reference_id: eve.id });
   await deliver(eventOf('checkout.session.completed', 3, again));
-  t.match(await linkedCustomerCollection(store).findOne({ id: 'cus_eve' }), { userId: ada.id });
-  t.equal(await customerCollection(store).count({ id: eve.id }), 0);
+  t.match(await customerCollection(store).findOne({ id: 'cus_eve' }), { userId: ada.id });
+  t.equal(await customerCollection(store).count({ userId: eve.id }), 0);
 
   await leave(ada);
-  t.equal(await linkedCustomerCollection(store).count(), 0);
+  t.equal(await customerCollection(store).count(), 0);
   t.equal(await paymentEventCollection(store).count({ about: 'cus_eve' }), 0);
 });
 
@@ -115,7 +114,7 @@ t.test('a sync and a deletion reach every linked customer, however many there ar
   const { app, buyer, subscribe, subscription, leave, post } = await shop(t);
   const ada = await buyer();
   const store = await storeOf(t, app);
-  const linked = linkedCustomerCollection(store);
+  const linked = customerCollection(store);
   const ids = Array.from({ length: 30 }, (_, index) => `cus_more_${String(index).padStart(2, '0')}`);
   for (const id of ids) await linked.insert({ id, userId: ada.id, createdAt: 1 });
   const truths = ids.map((customer) => subscribe({ ...ada, customer }, { isSigned: false }));
@@ -128,6 +127,35 @@ t.test('a sync and a deletion reach every linked customer, however many there ar
   t.equal((await leave(ada)).status, 200);
   t.same(new Set(truths.map(({ status }) => status)), new Set(['canceled']));
 });
+
+t.test(
+  'of several customers the one with a running subscription is used, and the invoices of all are listed',
+  async (t) => {
+    const { app, api, buyer, buy, subscribe, post } = await shop(t);
+    const ada = await buyer();
+    await customerCollection(await storeOf(t, app)).insert({ id: 'cus_2', userId: ada.id, createdAt: 2 });
+    const running = subscribe({ ...ada, customer: 'cus_2' }, { price: 'price_pro' });
+    const created = api.world.now;
+    for (const [index, customer] of [ada.customer, 'cus_2'].entries())
+      api.invoices.push({ id: `in_${index}`, customer, status: 'paid', created: created + index });
+    t.equal((await post(ada, '/billing/sync')).status, 200);
+    const { body } = await app.request('GET', '/api/billing/invoices', { token: ada.accessToken });
+    t.same(
+      body.data.map(({ id }: Json) => id),
+      ['in_1', 'in_0'],
+    );
+    const customerOf = (path: string) =>
+      api.calls.findLast((call) => call.path === path)?.form.get('customer');
+    await post(ada, '/billing/create-portal-session', {});
+    t.equal(customerOf('/v1/billing_portal/sessions'), 'cus_2');
+    await buy(ada, { mode: 'setup' });
+    t.equal(customerOf('/v1/checkout/sessions'), 'cus_2');
+    Object.assign(running, { status: 'canceled' });
+    await post(ada, '/billing/sync');
+    await post(ada, '/billing/create-portal-session', {});
+    t.equal(customerOf('/v1/billing_portal/sessions'), 'cus_2', 'none is running: the first one');
+  },
+);
 
 t.test('a sync finds customers by their metadata, and by the session of a Payment Link', async (t) => {
   const { app, api, subscribe, post } = await shop(t);
@@ -147,9 +175,7 @@ t.test('a sync finds customers by their metadata, and by the session of a Paymen
   api.sessions.set('cs_theirs', theirs);
   const denied = await sync(eve, { sessionId: 'cs_theirs' });
   t.equal(denied.status, 404, 'its customer belongs to another user');
-  t.match(await customerCollection(await storeOf(t, app)).findOne({ id: ada.id }), {
-    customerId: 'cus_found',
-  });
+  t.match(await customerCollection(await storeOf(t, app)).findOne({ id: 'cus_found' }), { userId: ada.id });
   api.fault = ({ path }) => (path.includes('search') ? { status: 500, body: '{}' } : undefined);
   t.equal((await sync(await app.signUp())).status, 502);
 });

@@ -9,7 +9,7 @@ export default [
     tests: [['saas/billing/crashes', 'a process killed at any step has done all or nothing, and the next']],
   },
   {
-    name: "the user's record is written as it was before the change", file: 'saas/billing/entitlement.ts',
+    name: "the user's record is written as it was before the change", file: 'saas/billing/holdings.ts',
     in: 'withChanged',
     replace: '[...stored.filter(({ id }) => id !== changed.id), changed]', by: 'stored',
     tests: [['saas/billing/crashes', 'a process killed at any step has done all or nothing, and the next']],
@@ -33,8 +33,8 @@ export default [
     tests: [['saas/billing/subscription', 'the minimal body of the specification changes the status and nothing']],
   },
   {
-    name: 'a grant outlives its end', file: 'saas/billing/entitlement.ts', in: 'isInForce',
-    replace: 'until === undefined || now < until', by: 'true',
+    name: 'a grant outlives its end', file: 'saas/billing/entitlement.ts', in: 'isEntitled',
+    replace: 'return until === undefined || now < until', by: 'return true',
     tests: [['saas/billing/entitlement', 'a granted plan entitles until it ends or is revoked, without']],
   },
   {
@@ -71,8 +71,8 @@ export default [
   {
     name: "a user changes another user's subscription", file: 'saas/billing/subscription/changes.ts',
     in: 'select',
-    replace: 'const named = all.find(({ id }) => id === subscriptionId);',
-    by: 'const named = await subscriptions.findOne({ id: subscriptionId });',
+    replace: 'const named = held.find(({ id }) => id === subscriptionId);',
+    by: 'const any = await subscriptions.findOne({ id: subscriptionId ?? "-" }); const named = any ? holdings.ofSubscription(any) : undefined;',
     tests: [['saas/billing/changes', 'only the own subscription can be changed, and one of several must be']],
   },
   {

@@ -240,6 +240,7 @@ t.test('final invoices are listed as the provider returns them, to their custome
       createdAt: '2040-01-01T00:00:00.000Z',
       url: 'https://pay.example.test/in_1',
       pdf: null,
+      subscriptionId: null,
     },
   ]);
   t.same(await invoicesOf(await app.signUp()), []);
@@ -281,8 +282,8 @@ t.test('the retry interval counts from the end of the failed call', async (t) =>
       throw new Error('timed out');
     },
   };
-  const parts = { plans: createPlans({}, () => {}), gateway, clock, customers: {} } as object;
-  const catalog = createCatalog(parts as Parameters<typeof createCatalog>[0]);
+  const parts = { plans: createPlans({}, () => {}), gateway, clock } as object;
+  const catalog = createCatalog(parts as Parameters<typeof createCatalog>[0], { list: async () => [] });
   for (let times = 0; times < 3; times++) await t.rejects(catalog.plans());
   t.equal(asked, 1);
 });
@@ -307,8 +308,8 @@ t.test('an unknown plan is logged when it is bought, not when it is listed', asy
   const warned: string[] = [];
   const plans = createPlans({}, (priceId) => void warned.push(priceId));
   const gateway = { prices: async () => [{ id: 'price_1' }] };
-  const parts = { plans, gateway, clock: fakeClock(), customers: {} } as object;
-  const catalog = createCatalog(parts as Parameters<typeof createCatalog>[0]);
+  const parts = { plans, gateway, clock: fakeClock() } as object;
+  const catalog = createCatalog(parts as Parameters<typeof createCatalog>[0], { list: async () => [] });
   t.match(await catalog.plans(), [{ priceId: 'price_1', plan: 'unknown' }]);
   t.same(warned, []);
   t.equal(plans.planOfPurchase({ priceId: 'price_1' }), 'unknown');

@@ -335,7 +335,7 @@ t.test('without a live key, test-mode events do not change the data of users wit
   t.equal(await deliver({ ...over('sub_live'), livemode: false }), 'ignored');
   t.equal(await deliver(give('sub_more', ada.id, 'cus_test_of_ada', false)), 'ignored');
   const customers = customerCollection(await storeOf(t, app));
-  t.equal(await customers.findOne({ customerId: 'cus_test_of_ada' }), null, 'nor is a customer linked');
+  t.equal(await customers.findOne({ id: 'cus_test_of_ada' }), null, 'nor is a customer linked');
   const failed = invoiceEvent('failed', 9, { customer: 'cus_live', subscription: 'sub_live' });
   t.equal(await deliver({ ...failed, livemode: false }), 'ignored');
   t.match(await subscription(ada), { status: 'active' });

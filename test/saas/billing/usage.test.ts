@@ -21,7 +21,8 @@ const DAYS = 24 * HOURS;
 async function insertBuyer(store: Store, id: string, customerId: string | null): Promise<void> {
   const person = { id, email: `${id}@example.test`, ...UNSUBSCRIBED, createdAt: 1 };
   await userCollection(store).insert(person);
-  if (customerId !== null) await customerCollection(store).insert({ id, customerId, createdAt: 1 });
+  if (customerId !== null)
+    await customerCollection(store).insert({ id: customerId, userId: id, createdAt: 1 });
 }
 
 const send = async ({ sendUsage }: TestBilling): Promise<void> =>
@@ -198,7 +199,7 @@ t.test('usage of a user without a customer waits for the first purchase', async 
   await pass(10);
   await pass(10 * DAYS);
   t.equal(api.calls.length, 0);
-  await customerCollection(store).insert({ id: 'usr_2', customerId: 'cus_2', createdAt: 1 });
+  await customerCollection(store).insert({ id: 'cus_2', userId: 'usr_2', createdAt: 1 });
   await pass(2 * HOURS);
   t.match(api.meterEvents, [{ customer: 'cus_2' }]);
 
@@ -224,7 +225,7 @@ t.test('old reports are deleted', async (t) => {
   const { createUsageJobs } = await import('../../../src/saas/billing/usage/sender.js');
   const { purge } = createUsageJobs({
     reports,
-    customers: customerCollection(store),
+    links: { list: async () => [] },
     gateway: { createMeterEvent: async () => ({ outcome: 'accepted' }) },
     commit: createCommit(store),
     event: committing(),

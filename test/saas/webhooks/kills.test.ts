@@ -29,7 +29,7 @@ const processOn = async (store: Store, clock: FakeClock = fakeClock(), seed = 'f
 /** Two accounts and an endpoint that receives every event. */
 async function prepare(store: Store): Promise<void> {
   await setup(store);
-  await customerCollection(store).insert({ id: ADA, customerId: 'cus_1', createdAt: 1 });
+  await customerCollection(store).insert({ id: 'cus_1', userId: ADA, createdAt: 1 });
   await (await receiverOn(store))(subscriptionEvent('created', 0, SUBSCRIPTION));
   await (await processOn(store)).add('http://127.0.0.1:9/');
 }

@@ -5,12 +5,12 @@ import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import type { BillingContext } from '../context.js';
 import type { EnsureCustomer } from '../customers/customers.js';
 import { billingErrors, isCustomerMissing, isProviderError } from '../errors.js';
+import { type Holding, type Holdings, hasPrice, isRunning } from '../holdings.js';
 import type { Catalog } from '../plans/catalog.js';
-import { UNKNOWN_PLAN } from '../plans/plans.js';
 import type { Checkout, CheckoutPageOptions } from '../provider/checkout-sessions.js';
 import { idOf } from '../provider/json.js';
 import { CheckoutOrder } from '../schemas.js';
-import { isTerminal, listSubscriptions, type SubscriptionDocument } from '../store.js';
+import type { SubscriptionDocument } from '../store.js';
 import type { SubscriptionSync } from '../subscription/sync.js';
 import {
   type CheckoutSubject,
@@ -25,6 +25,7 @@ export type CheckoutService = ReturnType<typeof createCheckoutService>;
 
 export interface CheckoutDependencies {
   ensureCustomer: EnsureCustomer;
+  holdings: Holdings;
   catalog: Catalog;
   trials: Trials;
   /** Absent while no API key is configured. */
@@ -32,8 +33,8 @@ export interface CheckoutDependencies {
 }
 
 export function createCheckoutService(context: BillingContext, deps: CheckoutDependencies) {
-  const { subscriptions, users, plans, gateway, returnUrl } = context;
-  const { ensureCustomer, catalog, trials, sync } = deps;
+  const { users, plans, gateway, returnUrl } = context;
+  const { ensureCustomer, holdings, catalog, trials, sync } = deps;
   const openCheckouts = gateway && createOpenCheckouts(context, gateway);
 
   /** The state at the provider, or the stored one if the provider does not respond. */
@@ -48,16 +49,15 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
 
   /** A user has one subscription of a family at a time: a second one would charge the user twice. */
   const refuseSecond = async (userId: string, price: string): Promise<void> => {
-    const family = familyOf(price);
-    const isCurrent = ({ status, plan, priceId, otherPriceIds = [] }: SubscriptionDocument) =>
-      !isTerminal(status) && (plans.familyOf(plan) === family || [priceId, ...otherPriceIds].includes(price));
-    for (const stored of (await listSubscriptions(subscriptions, userId)).filter(isCurrent)) {
+    const family = plans.familyOfPrice(price);
+    const excludes = (held: Holding) => isRunning(held) && (held.family === family || hasPrice(held, price));
+    for (const held of (await holdings.listBought(userId)).filter(excludes)) {
       // The event of its end may have been lost, for example if the customer was deleted at the provider.
-      if (isCurrent(await refresh(stored))) throw billingErrors.ALREADY_SUBSCRIBED();
+      const { subscription } = held;
+      if (subscription && excludes(holdings.ofSubscription(await refresh(subscription))))
+        throw billingErrors.ALREADY_SUBSCRIBED();
     }
   };
-
-  const familyOf = (price: string) => plans.familyOf(plans.configured?.get(price) ?? UNKNOWN_PLAN);
 
   const subjectOf = (userId: string, mode: Checkout['mode'], price: string | undefined): CheckoutSubject => {
     const onPaid = async () => undefined;
@@ -65,7 +65,7 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
     if (mode === 'payment') return { userId, name: `${mode}:${price}`, onPaid };
     return {
       userId,
-      name: `${mode}:${familyOf(price)}`,
+      name: `${mode}:${plans.familyOfPrice(price)}`,
       async onPaid(session) {
         // The event of the subscription may not have arrived yet.
         const subscriptionId = idOf(session['subscription']);

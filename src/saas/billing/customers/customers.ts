@@ -5,36 +5,43 @@ import { pagesOf } from '../../../core/storage/pages.js';
 import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
 import type { Gateway } from '../provider/gateway.js';
+import { type CustomerDocument, isTerminal, listSubscriptions } from '../store.js';
 import { profileChange } from './profile-sync.js';
 
-/** Which customer at the provider belongs to which user. A link never moves to another user. */
+/** Which customers at the provider belong to which user. A customer never moves to another user. */
 export type CustomerLinks = ReturnType<typeof createCustomerLinks>;
 
 export function createCustomerLinks({
   customers,
-  linkedCustomers,
-  users,
+  subscriptions,
   commitForUser,
+  users,
   clock,
 }: BillingContext) {
   /** The user of a customer. */
-  const findUser = async (customerId: string): Promise<string | null> =>
-    (await customers.findOne({ customerId }))?.id ??
-    (await linkedCustomers.findOne({ id: customerId }))?.userId ??
-    null;
+  const findUser = async (id: string): Promise<string | null> =>
+    (await customers.findOne({ id }))?.userId ?? null;
 
   /** The write that links a customer to a user, for a commit that locks the user. Undefined if the customer belongs to a user already. */
-  const linking = async (userId: string, customerId: string): Promise<Write | undefined> => {
-    if ((await findUser(customerId)) !== null) return undefined;
-    const createdAt = clock.now();
-    return (await customers.findOne({ id: userId }))
-      ? linkedCustomers.inserting({ id: customerId, userId, createdAt })
-      : customers.inserting({ id: userId, customerId, createdAt });
+  const linking = async (userId: string, id: string): Promise<Write | undefined> =>
+    (await findUser(id)) === null ? customers.inserting({ id, userId, createdAt: clock.now() }) : undefined;
+
+  /** The customers of a user: those with a running subscription first, then the earliest. */
+  const all = async (userId: string): Promise<CustomerDocument[]> => {
+    const found: CustomerDocument[] = [];
+    for await (const page of pagesOf(customers, { where: { userId }, sort: 'createdAt' }))
+      found.push(...page);
+    if (found.length < 2) return found;
+    const held = await listSubscriptions(subscriptions, userId);
+    const isRunning = ({ id }: CustomerDocument) =>
+      held.some(({ customerId, status }) => customerId === id && !isTerminal(status));
+    return [...found.filter(isRunning), ...found.filter((one) => !isRunning(one))];
   };
 
   return {
     findUser,
     linking,
+    all,
 
     /** Does nothing if the customer belongs to a user already, or if the user is being deleted. */
     link: (userId: string, customerId: string): Promise<void> =>
@@ -43,14 +50,8 @@ export function createCustomerLinks({
         return link ? [link, users.locking(user)] : null;
       }),
 
-    /** Every customer of a user; the one for the next checkout first. */
-    async list(userId: string): Promise<string[]> {
-      const own = await customers.findOne({ id: userId });
-      const found = own ? [own.customerId] : [];
-      for await (const page of pagesOf(linkedCustomers, { where: { userId }, sort: 'userId' }))
-        found.push(...page.map(({ id }) => id));
-      return found;
-    },
+    /** The IDs of `all`. The first one is used for what the user buys next. */
+    list: async (userId: string): Promise<string[]> => (await all(userId)).map(({ id }) => id),
   };
 }
 
@@ -61,34 +62,34 @@ export type EnsureCustomer = ReturnType<typeof createEnsureCustomer>;
 
 export function createEnsureCustomer(
   { customers, users, tryCommit, clock }: BillingContext,
+  links: CustomerLinks,
   replayUnmatched: (about: string) => Promise<void>,
 ) {
-  const profileOf = async ({ id, email }: Pick<User, 'id' | 'email'>) =>
-    (await users.find(id)) ?? { email, name: '' };
-
   /** @param missing a customer that the provider no longer has, to be replaced */
-  return async (user: Pick<User, 'id' | 'email'>, gateway: Gateway, missing = ''): Promise<string> => {
-    const { id } = user;
-    if (missing !== '') await customers.deleteOne({ id, customerId: missing });
-    const existing = await customers.findOne({ id });
-    if (existing) return existing.customerId;
-    const { email, name } = await profileOf(user);
-    // The profile is part of the key, because the provider rejects a repeated key with different parameters.
-    const key = `customer-${id}-${sha256(email + name + missing).slice(0, 16)}`;
-    const { id: customerId } = await gateway.createCustomer({ email, name, userId: id }, key);
-    const customer = { id, customerId, createdAt: clock.now() };
-    const isInserted = await tryCommit([customers.inserting(customer), users.locking({ id })]);
-    const stored = isInserted ? customer : await customers.findOne({ id });
-    if (!stored) {
-      const cause = new Error('The customer belongs to another user, or the account was deleted meanwhile.');
-      throw billingErrors.PAYMENT_PROVIDER_ERROR({ cause });
+  return async ({ id: userId }: Pick<User, 'id'>, gateway: Gateway, missing = ''): Promise<string> => {
+    if (missing !== '') await customers.deleteOne({ id: missing, userId });
+    for (;;) {
+      const before = await users.find(userId);
+      if (!before || before.isBeingDeleted) throw unusable('The account was deleted meanwhile.');
+      const [existing] = await links.list(userId);
+      if (existing !== undefined) return existing;
+      const { email, name } = before;
+      // The profile is part of the key, because the provider rejects a repeated key with different parameters.
+      const key = `customer-${userId}-${sha256(email + name + missing).slice(0, 16)}`;
+      const { id } = await gateway.createCustomer({ email, name, userId }, key);
+      const created = customers.inserting({ id, userId, createdAt: clock.now() });
+      if (await tryCommit([created, users.locking(before)])) {
+        // A change during the call was made before the user had a customer.
+        const after = await users.find(userId);
+        if (after?.email !== email || after.name !== name)
+          await customers.updateOne({ id }, profileChange(clock.now()));
+        await replayUnmatched(id);
+        return id;
+      }
+      const owner = await links.findUser(id);
+      if (owner !== null && owner !== userId) throw unusable('The customer belongs to another user.');
     }
-    const current = await profileOf(user);
-    // A change during the call was made before the user had a customer.
-    if (current.email !== email || current.name !== name) {
-      await customers.updateOne({ id }, profileChange(clock.now()));
-    }
-    if (isInserted) await replayUnmatched(customerId);
-    return stored.customerId;
   };
 }
+
+const unusable = (reason: string) => billingErrors.PAYMENT_PROVIDER_ERROR({ cause: new Error(reason) });

@@ -1,6 +1,7 @@
 import { HOUR, SECOND } from '../../../core/kernel/clock.js';
 import type { Job } from '../../../core/ops/jobs.js';
 import type { Change } from '../../../core/storage/collection.js';
+import { pagesOf } from '../../../core/storage/pages.js';
 import type { BillingContext } from '../context.js';
 import { isProviderError } from '../errors.js';
 import type { Gateway } from '../provider/gateway.js';
@@ -25,9 +26,10 @@ export function createProfileSync({ customers, users, clock, log }: BillingConte
   const collectChanges = async (signal: AbortSignal): Promise<void> => {
     for (let isMore = true; isMore && !signal.aborted; ) {
       const changes = await users.profileChanges.list(PAGE_SIZE);
-      for (const { userId: id, changedAt } of changes) {
-        await customers.updateOne({ id }, profileChange(clock.now()));
-        await users.profileChanges.acknowledge(id, changedAt);
+      for (const { userId, changedAt } of changes) {
+        for await (const page of pagesOf(customers, { where: { userId }, sort: 'createdAt' }))
+          for (const { id } of page) await customers.updateOne({ id }, profileChange(clock.now()));
+        await users.profileChanges.acknowledge(userId, changedAt);
       }
       isMore = changes.length === PAGE_SIZE;
     }
@@ -42,7 +44,10 @@ export function createProfileSync({ customers, users, clock, log }: BillingConte
   };
 
   /** Stops until the next change: the provider would reject the same values again. */
-  const reject = async ({ id, profileDueAt = 0 }: CustomerDocument, reason: string): Promise<void> => {
+  const reject = async (
+    { id, userId, profileDueAt = 0 }: CustomerDocument,
+    reason: string,
+  ): Promise<void> => {
     const rejected = await customers.updateOne(
       { id, profileDueAt },
       {
@@ -51,16 +56,19 @@ export function createProfileSync({ customers, users, clock, log }: BillingConte
       },
     );
     if (rejected)
-      log.warn({ userId: id, reason }, 'the payment provider rejects the address or the name of a customer');
+      log.warn(
+        { userId, customer: id, reason },
+        'the payment provider rejects the address or the name of a customer',
+      );
   };
 
   /** Sends the current values. False if the provider failed. */
   const push = async (customer: CustomerDocument): Promise<boolean> => {
-    const { id, customerId, profileDueAt = 0 } = customer;
-    const sent = await users.find(id);
+    const { id, userId, profileDueAt = 0 } = customer;
+    const sent = await users.find(userId);
     try {
       const { rejection } = sent
-        ? await gateway.updateCustomer(customerId, { email: sent.email, name: sent.name })
+        ? await gateway.updateCustomer(id, { email: sent.email, name: sent.name })
         : {};
       if (rejection !== undefined) {
         await reject(customer, rejection);
@@ -68,12 +76,12 @@ export function createProfileSync({ customers, users, clock, log }: BillingConte
       }
     } catch (err) {
       if (!isProviderError(err)) throw err;
-      log.warn({ err, userId: id }, 'a customer could not be updated at the payment provider');
+      log.warn({ err, userId, customer: id }, 'a customer could not be updated at the payment provider');
       await postpone(customer);
       return false;
     }
     // A run of another process whose lease has expired may have sent older values at the same time.
-    const now = await users.find(id);
+    const now = await users.find(userId);
     if (now?.email === sent?.email && now?.name === sent?.name) {
       await customers.updateOne({ id, profileDueAt }, { unset: ['profileDueAt', 'profileAttempts'] });
     }

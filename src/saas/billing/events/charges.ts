@@ -2,9 +2,9 @@ import { toTimestamp } from '../../../core/http/schemas.js';
 import type { Effect } from '../../../core/ops/commit.js';
 import type { EventOf } from '../../../core/ops/events.js';
 import type { BillingContext } from '../context.js';
-import type { Projector } from '../entitlement.js';
 import { isProviderError } from '../errors.js';
 import type { BillingEvents } from '../notifications.js';
+import type { Projector } from '../projection.js';
 import { isFullyRefunded, type PaymentDocument } from '../store.js';
 import {
   chargeIdsOf,

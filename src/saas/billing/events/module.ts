@@ -1,6 +1,7 @@
 import type { BillingContext } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
-import type { Projector } from '../entitlement.js';
+import type { Projector } from '../projection.js';
+import type { Quotas } from '../quotas/service.js';
 import type { SubscriptionWriter } from '../subscription/writer.js';
 import { createChargeRecorder } from './charges.js';
 import { createEventLeases } from './leases.js';
@@ -18,13 +19,13 @@ import { createWebhook } from './webhook.js';
  */
 export function createPaymentEvents(
   context: BillingContext,
-  deps: { links: CustomerLinks; projector: Projector; writer: SubscriptionWriter },
+  deps: { links: CustomerLinks; projector: Projector; writer: SubscriptionWriter; quotas: Quotas },
 ) {
-  const { links, projector, writer } = deps;
+  const { links, projector, writer, quotas } = deps;
   const leases = createEventLeases(context.paymentEvents, context);
   const recorder = createPaymentRecorder(context);
   const charges = createChargeRecorder(context, { recorder, projector });
-  const purchaseRecorder = createPurchaseRecorder(context, { recorder, projector });
+  const purchaseRecorder = createPurchaseRecorder(context, { recorder, projector, quotas });
   const subscriptionEvents = createSubscriptionEvents(context, writer);
   const processor = createEventProcessor(context, {
     links,

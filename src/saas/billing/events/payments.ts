@@ -2,7 +2,7 @@ import { toTimestamp } from '../../../core/http/schemas.js';
 import type { Effect } from '../../../core/ops/commit.js';
 import type { EventOf } from '../../../core/ops/events.js';
 import type { BillingContext, CommitPart } from '../context.js';
-import type { HeldChanges } from '../entitlement.js';
+import type { HeldChanges } from '../holdings.js';
 import type { BillingEvents } from '../notifications.js';
 import type { PurchaseDocument } from '../purchases.js';
 import { type Dispute, type PaymentDocument, writingRevision } from '../store.js';

@@ -2,8 +2,9 @@ import type { Effect } from '../../../core/ops/commit.js';
 import { UniqueViolation, type Write } from '../../../core/storage/collection.js';
 import type { BillingContext, CommitPart } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
-import { isEntitled, type Projector } from '../entitlement.js';
+import { isEntitled } from '../entitlement.js';
 import { createMailFor, mailContent } from '../notifications.js';
+import type { Projector } from '../projection.js';
 import { type EventOutcome, listSubscriptions, type PaymentEventDocument } from '../store.js';
 import { subscriptionNotification } from '../subscription/writer.js';
 import type { ChargeRecorder, LocatedCharge } from './charges.js';
@@ -291,8 +292,8 @@ function createLiveDataCheck({ subscriptions, customers }: BillingContext) {
     const subscription = id === undefined ? null : await subscriptions.findOne({ id });
     if (subscription?.livemode !== undefined) return subscription.livemode;
     const customer =
-      subscription || customerId === undefined ? null : await customers.findOne({ customerId });
-    const userId = subscription?.userId ?? customer?.id ?? metadataUserId ?? referenceUserId;
+      subscription || customerId === undefined ? null : await customers.findOne({ id: customerId });
+    const userId = subscription?.userId ?? customer?.userId ?? metadataUserId ?? referenceUserId;
     if (userId === undefined) return false;
     const all = await listSubscriptions(subscriptions, userId);
     return all.some(({ livemode }) => livemode === true);

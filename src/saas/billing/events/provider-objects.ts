@@ -95,11 +95,9 @@ export function parseEvent(payload: string, signature: string): PaymentEvent | n
 function referencesOf({ type, objectId, object }: { type: string; objectId: string; object: Json }) {
   const customerId = isCustomer({ type }) ? objectId : idOf(object['customer']);
   const referenceUserId = isSession({ type }) ? asText(object['client_reference_id']) : undefined;
-  // The subscription of an invoice is in `parent` since API version 2025-03-31; before, it is at the top level.
-  const parent = asObject(asObject(object['parent'])['subscription_details']);
+  const parent = subscriptionDetailsOf(object);
   const details = isInvoice({ type }) ? [parent, asObject(object['subscription_details'])] : [object];
-  const named = idOf(parent['subscription']) ?? idOf(object['subscription']);
-  const subscriptionId = type.startsWith('customer.subscription.') ? objectId : named;
+  const subscriptionId = type.startsWith('customer.subscription.') ? objectId : subscriptionOf(object);
   const metadataUserId = details
     .map(({ metadata }) => asText(asObject(metadata)['userId']))
     .find((userId) => userId !== undefined);
@@ -110,6 +108,13 @@ function referencesOf({ type, objectId, object }: { type: string; objectId: stri
     ...(referenceUserId !== undefined && { referenceUserId }),
   };
 }
+
+const subscriptionDetailsOf = (invoice: Json): Json =>
+  asObject(asObject(invoice['parent'])['subscription_details']);
+
+/** The subscription of an invoice: in `parent` since API version 2025-03-31; before, at the top level. */
+export const subscriptionOf = (invoice: Json): string | undefined =>
+  idOf(subscriptionDetailsOf(invoice)['subscription']) ?? idOf(invoice['subscription']);
 
 function parseJson(payload: string): Json {
   try {

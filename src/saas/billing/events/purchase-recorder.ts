@@ -1,11 +1,12 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
 import type { BillingContext } from '../context.js';
-import type { Projector } from '../entitlement.js';
 import { isProviderError } from '../errors.js';
 import type { BillingEvents } from '../notifications.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
+import type { Projector } from '../projection.js';
 import { asInteger, asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { PurchaseDocument, PurchasedItem } from '../purchases.js';
+import type { Quotas } from '../quotas/service.js';
 import { writingRevision } from '../store.js';
 import type { PaymentRecorder, RecordedPayment } from './payments.js';
 import { asCurrency, type PaymentEvent } from './provider-objects.js';
@@ -31,7 +32,7 @@ const PROGRESS: Record<PurchaseDocument['status'], number> = { pending: 0, faile
 
 export function createPurchaseRecorder(
   { purchases, plans, event, commitForUser, gateway, clock, log }: BillingContext,
-  { recorder, projector }: { recorder: PaymentRecorder; projector: Projector },
+  { recorder, projector, quotas }: { recorder: PaymentRecorder; projector: Projector; quotas: Quotas },
 ) {
   /** The items of a session, which its events do not contain. */
   const fetch = async (id: string): Promise<Items | 'missing' | 'unanswered'> => {
@@ -87,6 +88,14 @@ export function createPurchaseRecorder(
     return { items: [], plan: plan ?? UNKNOWN_PLAN, ...(gateway && { recheckAt: clock.now() }) };
   };
 
+  /** The credits of a paid purchase. */
+  const crediting = ({ id, userId, plan, items }: PurchaseDocument) => {
+    const { credits = {} } = plans.configOf(plan) ?? {};
+    const count = items[0]?.quantity ?? 1;
+    const bought = Object.entries(credits).map(([name, quantity]) => [name, quantity * count]);
+    return quotas.crediting(userId, Object.fromEntries(bought), id);
+  };
+
   return {
     /**
      * Null unless the session is a one-time purchase.
@@ -121,6 +130,7 @@ export function createPurchaseRecorder(
           writingRevision(purchases, stored, purchase),
           paid?.write,
           isFirst ? await event('purchase.completed', purchaseNotification(eventId, purchase)) : undefined,
+          ...(isFirst ? await crediting(purchase) : []),
         ],
         isFirst,
         held: { purchase, payment: paid?.payment },

@@ -1,8 +1,8 @@
 import type { Write } from '../../../core/storage/collection.js';
 import type { BillingContext } from '../context.js';
-import { haveSameProjection } from '../entitlement.js';
 import { subscriptionNotFound } from '../errors.js';
 import type { Plans } from '../plans/plans.js';
+import { haveSameProjection } from '../projection.js';
 import { lacksItems } from '../provider/responses.js';
 import { type EventOutcome, isTerminal, type SubscriptionDocument } from '../store.js';
 import { readSnapshot, type Snapshot } from '../subscription/snapshot.js';

@@ -1,6 +1,8 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
 import type { BillingContext } from '../context.js';
+import type { CustomerLinks } from '../customers/customers.js';
 import { billingErrors, isCustomerMissing } from '../errors.js';
+import { subscriptionOf } from '../events/provider-objects.js';
 import type { Gateway } from '../provider/gateway.js';
 import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import { createResponseCache } from '../provider/response-cache.js';
@@ -11,7 +13,7 @@ import type { Plans } from './plans.js';
 /** The prices for sale and the invoices of users, as stored by the provider. */
 export type Catalog = ReturnType<typeof createCatalog>;
 
-export function createCatalog({ customers, plans, gateway, clock }: BillingContext) {
+export function createCatalog({ plans, gateway, clock }: BillingContext, links: Pick<CustomerLinks, 'list'>) {
   // The plans are public, and each request must not cause a call to the provider.
   const cached = createResponseCache<Plan[]>(clock);
 
@@ -28,18 +30,20 @@ export function createCatalog({ customers, plans, gateway, clock }: BillingConte
       return cached('plans', () => fetchPlans(gateway));
     },
 
-    /** The newest first. @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */
+    /** The newest of all customers of the user first. @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */
     async invoices(userId: string): Promise<Invoice[]> {
       if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
-      const customer = await customers.findOne({ id: userId });
-      if (!customer) return [];
-      const invoices = gateway.invoicesOf(customer.customerId).catch((error: unknown) => {
-        if (isCustomerMissing(error)) return [];
-        throw error;
-      });
+      const ofCustomer = (customerId: string) =>
+        gateway.invoicesOf(customerId).catch((error: unknown) => {
+          if (isCustomerMissing(error)) return [];
+          throw error;
+        });
+      const invoices = (await Promise.all((await links.list(userId)).map(ofCustomer))).flat();
       // A draft is not final: the provider still changes it, and it has no number and no page.
-      const final = (await invoices).filter(({ status }) => status !== 'draft');
-      return final.flatMap((invoice) => invoiceView(invoice) ?? []);
+      const final = invoices.filter(({ status }) => status !== 'draft');
+      return final
+        .flatMap((invoice) => invoiceView(invoice) ?? [])
+        .toSorted((a, b) => Date.parse(b.createdAt) - Date.parse(a.createdAt));
     },
   };
 }
@@ -48,10 +52,10 @@ export function createCatalog({ customers, plans, gateway, clock }: BillingConte
 const isArchived = (price: Json): boolean => asObject(price['product'])['active'] === false;
 
 /** The plan that every user has, which the provider does not know. */
-function freePlanView({ configOf }: Plans): Plan[] {
+function freePlanView({ configOf, limitsOf }: Plans): Plan[] {
   const configuration = configOf(FREE_PLAN);
   if (!configuration) return [];
-  const { name = null, features = [], limits = {} } = configuration;
+  const { name = null, features = [] } = configuration;
   const unpriced = {
     priceId: null,
     name,
@@ -64,7 +68,7 @@ function freePlanView({ configOf }: Plans): Plan[] {
     usageType: null,
     trialDays: null,
   };
-  return [{ ...unpriced, plan: FREE_PLAN, features, limits }];
+  return [{ ...unpriced, plan: FREE_PLAN, features, limits: limitsOf(FREE_PLAN) }];
 }
 
 function planView(price: Json, plans: Plans): Plan | null {
@@ -80,7 +84,7 @@ function planView(price: Json, plans: Plans): Plan | null {
     ...(lookupKey !== undefined && { lookupKey }),
     ...(metadataPlan !== undefined && { metadataPlan }),
   });
-  const { name, features = [], limits = {} } = plans.configOf(plan) ?? {};
+  const { name, features = [] } = plans.configOf(plan) ?? {};
   return {
     priceId,
     plan,
@@ -94,7 +98,7 @@ function planView(price: Json, plans: Plans): Plan | null {
     usageType: asText(recurring['usage_type']) ?? null,
     trialDays: (isRecurring ? plans.checkoutOf(priceId).trialDays : undefined) ?? null,
     features,
-    limits,
+    limits: plans.limitsOf(plan),
   };
 }
 
@@ -126,6 +130,7 @@ function invoiceView(invoice: Json): Invoice | null {
     createdAt: toTimestamp(created),
     url: asLink(invoice['hosted_invoice_url']),
     pdf: asLink(invoice['invoice_pdf']),
+    subscriptionId: subscriptionOf(invoice) ?? null,
   };
 }
 

@@ -37,6 +37,33 @@ export const CheckoutOptions = Type.Object(
 );
 export type CheckoutOptions = Static<typeof CheckoutOptions>;
 
+/** A limit of what users may use, as a number, null for unlimited, or with a period and what happens above it. */
+export const Quota = Type.Object(
+  {
+    /** Null is unlimited. */
+    amount: Type.Union([Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), Type.Null()]),
+    /**
+     * After what time the count starts again: a day in UTC, a month or a year from the start of the paid period, or the paid period itself.
+     * Without it, the count goes down only when something is released: projects, members.
+     */
+    per: Type.Optional(Type.Enum(['day', 'month', 'year', 'period'])),
+    /** Whether the amount is for each seat of the subscription. */
+    perSeat: flag(),
+    /** Above the amount, use is refused (default), allowed, or allowed and reported to a meter of the provider. */
+    overuse: Type.Optional(Type.Enum(['refused', 'allowed', 'billed'])),
+    /** The event name of the meter for `billed`. */
+    meter: Type.Optional(
+      Type.String({
+        accepts: 'the event name of a meter',
+        examples: ['ai_messages'],
+        pattern: '^[\\x21-\\x7e]{1,100}$',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+export type Quota = Static<typeof Quota>;
+
 /** One plan. The plan `free` has a name, features and limits only, which apply to every user. */
 export const PlanConfiguration = Type.Object(
   {
@@ -61,11 +88,14 @@ export const PlanConfiguration = Type.Object(
     limits: Type.Optional(
       Type.Record(
         Type.String(),
-        Type.Union([Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), Type.Null()], {
-          accepts: 'a whole number of 0 or more, or null for unlimited',
+        Type.Union([Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), Type.Null(), Quota], {
+          accepts:
+            'a whole number of 0 or more, null for unlimited, or an object with amount, per, perSeat and overuse',
         }),
       ),
     ),
+    /** What one purchase of the plan adds to limits, beyond any period. */
+    credits: Type.Optional(Type.Record(Type.String(), Type.Integer({ minimum: 1, maximum: 1_000_000_000 }))),
     /** Whether users can have it together with another plan. */
     independent: flag(),
     /** Whether a one-time purchase of one of its prices gives access. */
@@ -127,6 +157,9 @@ export function plansProblem(plans: Readonly<Record<string, PlanConfiguration>>)
   return undefined;
 }
 
+export const isQuota = (limit: number | null | Quota | undefined): limit is Quota =>
+  typeof limit === 'object' && limit !== null;
+
 const shownName = (name: string): string => (PLAN_NAME.test(name) ? name : formatValue(name));
 
 function nameProblem(plan: string): string | undefined {
@@ -137,14 +170,20 @@ function nameProblem(plan: string): string | undefined {
 }
 
 function planProblem({ limits = {}, ...plan }: PlanConfiguration, isFree: boolean): string | undefined {
-  const { prices, independent, purchase, checkout, features = [] } = plan;
-  if (isFree && [prices, independent, purchase, checkout].some((value) => value !== undefined)) {
+  const { prices, independent, purchase, checkout, credits, features = [] } = plan;
+  if (isFree && [prices, independent, purchase, checkout, credits].some((value) => value !== undefined)) {
     return 'applies to every user, so it must have a name, features and limits only.';
   }
   const limit = Object.keys(limits).find((name) => !LIMIT_NAME.test(name));
   if (limit !== undefined) {
     return `must name limits with 1 to 100 letters, digits, dots, colons and hyphens; given: ${formatValue(limit)}.`;
   }
+  const unmetered = Object.entries(limits).find(
+    ([, quota]) => isQuota(quota) && (quota.overuse === 'billed') !== (quota.meter !== undefined),
+  );
+  if (unmetered)
+    return `must have a meter with overuse 'billed', and only then; given: ${formatValue(unmetered[0])}.`;
+  if (credits && purchase !== true) return 'has credits, so it must be sold once: purchase: true.';
   const twice = features.find((feature, index) => features.indexOf(feature) < index);
   if (twice !== undefined) return `must list each feature once; given twice: ${formatValue(twice)}.`;
   const { min = 1, max = Number.POSITIVE_INFINITY } = checkout?.quantity ?? {};

@@ -1,10 +1,13 @@
 import { configuredPrices, type PlansSource } from '../options.js';
-import { type CheckoutOptions, FREE_PLAN, type PlanConfiguration } from './options.js';
+import { type CheckoutOptions, FREE_PLAN, isQuota, type PlanConfiguration, type Quota } from './options.js';
 
 /** Maps prices of the payment provider to plans of this product, and plans to what they include. */
 
 /** The plan of a price that is neither configured nor set at the provider. It grants no access. */
 export const UNKNOWN_PLAN = 'unknown';
+
+/** The family of the plans of which a user has one at a time. */
+export const MAIN_FAMILY = 'plans';
 
 /** What identifies the plan of a price. */
 export interface PlanSource {
@@ -22,6 +25,8 @@ export interface KnownPlans {
   readonly names: ReadonlySet<string> | undefined;
   /** The features of all plans. */
   readonly features: ReadonlySet<string>;
+  /** The names of the limits of all plans. */
+  readonly limits: ReadonlySet<string>;
 }
 
 export function knownPlans(source: PlansSource): KnownPlans {
@@ -31,6 +36,7 @@ export function knownPlans(source: PlansSource): KnownPlans {
   return {
     names: source.billing && names,
     features: new Set(Object.values(plans).flatMap(({ features = [] }) => features)),
+    limits: new Set(Object.values(plans).flatMap(({ limits = {} }) => Object.keys(limits))),
   };
 }
 
@@ -47,25 +53,36 @@ export interface Benefits {
 export function createPlans(source: PlansSource, onUnknown: (priceId: string) => void) {
   const configured = configuredPrices(source);
   const configurations = new Map(Object.entries(source.billing?.plans ?? {}));
-  const limitNames = new Set([...configurations.values()].flatMap(({ limits = {} }) => Object.keys(limits)));
   const reported = new Set<string>();
   /** The configured plan of a price, else its lookup key, else its metadata. */
   const planOf = ({ priceId, lookupKey, metadataPlan }: PlanSource): string =>
     configured?.get(priceId ?? '') ?? lookupKey ?? metadataPlan ?? UNKNOWN_PLAN;
   /** What the option `billing` says about a plan. Absent for `unknown` and for plans that only the provider knows. */
   const configOf = (plan: string): PlanConfiguration | undefined => configurations.get(plan);
-  /** Whether users can have the plan together with another one. */
   const isIndependent = (plan: string): boolean => configOf(plan)?.independent === true;
+  const known = knownPlans(source);
+  const ownPlans = new Set([...(known.names ?? []), ...(configured?.values() ?? [])]);
+  /**
+   * Of the plans of a family, a user has one at a time. An independent plan is a family of its own. Undefined for what is no plan of
+   * this product, such as a price that the seller agreed upon with one customer.
+   */
+  const familyOf = (plan: string): string | undefined => {
+    if (isIndependent(plan)) return plan;
+    return configured === undefined || ownPlans.has(plan) ? MAIN_FAMILY : undefined;
+  };
   return {
     /** Price to plan; undefined if every price of the provider is for sale. */
     configured,
-    ...knownPlans(source),
+    ...known,
     configOf,
     /** The name of a plan, as users see it. */
     nameOf: (plan: string): string => configOf(plan)?.name ?? plan,
+    /** Whether users can have the plan together with another one, as an add-on. */
     isIndependent,
-    /** Of the plans of a family, a user has one at a time. An independent plan is a family of its own. */
-    familyOf: (plan: string): string => (isIndependent(plan) ? `plan:${plan}` : 'plans'),
+    familyOf,
+    /** The family of what a price buys; of a price that is not for sale undefined. */
+    familyOfPrice: (priceId: string): string | undefined =>
+      familyOf(configured?.get(priceId) ?? UNKNOWN_PLAN),
     /** Whether a one-time purchase gives access to any plan. */
     hasPurchases: [...configurations.values()].some(({ purchase }) => purchase === true),
     /** Whether a one-time purchase gives access to the plan. */
@@ -73,13 +90,22 @@ export function createPlans(source: PlansSource, onUnknown: (priceId: string) =>
     /** The options of the checkout page for a price, including the bounds of the quantity; empty if none are set. */
     checkoutOf: (priceId: string): CheckoutOptions =>
       configOf(configured?.get(priceId) ?? UNKNOWN_PLAN)?.checkout ?? {},
+    quotaOf: (plan: string, name: string): Quota | undefined => quotaIn(configOf(plan), name),
+    /** The amounts of the limits of a plan; null for unlimited. */
+    limitsOf: (plan: string): Record<string, number | null> =>
+      Object.fromEntries(
+        Object.keys(configOf(plan)?.limits ?? {}).map((name) => [
+          name,
+          quotaIn(configOf(plan), name)?.amount ?? null,
+        ]),
+      ),
     /** What a user with these plans has. */
     benefitsOf(plans: Iterable<string>): Benefits {
       const held = [...plans].flatMap((plan) => configOf(plan) ?? []);
-      const highest = (name: string) => Math.max(0, ...held.map(({ limits }) => limitOf(limits, name)));
+      const highest = (name: string) => Math.max(0, ...held.map((plan) => limitOf(plan, name)));
       return {
         features: [...new Set(held.flatMap(({ features = [] }) => features))].sort(),
-        limits: Object.fromEntries([...limitNames].map((name) => [name, highest(name)])),
+        limits: Object.fromEntries([...known.limits].map((name) => [name, highest(name)])),
       };
     },
     planOf,
@@ -98,8 +124,15 @@ export function createPlans(source: PlansSource, onUnknown: (priceId: string) =>
   };
 }
 
+/** A limit with its period; undefined for one that the plan does not have. */
+function quotaIn({ limits = {} }: PlanConfiguration = {}, name: string): Quota | undefined {
+  if (!Object.hasOwn(limits, name)) return undefined;
+  const limit = limits[name];
+  return isQuota(limit) ? limit : { amount: limit ?? null };
+}
+
 /** A limit that is not set gives nothing, one that is null has no bound. */
-function limitOf(limits: PlanConfiguration['limits'] = {}, name: string): number {
-  if (!Object.hasOwn(limits, name)) return 0;
-  return limits[name] ?? Number.POSITIVE_INFINITY;
+function limitOf(plan: PlanConfiguration, name: string): number {
+  const quota = quotaIn(plan, name);
+  return quota ? (quota.amount ?? Number.POSITIVE_INFINITY) : 0;
 }

@@ -1,6 +1,9 @@
 import { invalidFields } from '../../../core/kernel/errors.js';
 import { billingErrors } from '../errors.js';
+import type { Holding } from '../holdings.js';
 import { asInteger, asObject, asText, asTime, type Json } from '../provider/json.js';
+import { HELD_ACTIONS, type HeldView } from '../schemas.js';
+import { isTerminal } from '../store.js';
 
 /** Which changes the state of a subscription at the provider permits, and which orders are valid. */
 
@@ -20,6 +23,27 @@ const CHANGEABLE = ['active', 'trialing', 'past_due'];
 export const PAUSABLE = CHANGEABLE;
 export const CANCELLABLE_LATER = [...CHANGEABLE, 'unpaid', 'paused'];
 export const RESUMABLE = CANCELLABLE_LATER;
+
+/** What can be done with what is stored about a subscription; nothing with purchases and grants. */
+export function actionsOf(
+  { subscription, family }: Holding,
+  { allowPause }: { allowPause: boolean },
+): HeldView['actions'] {
+  if (!subscription || isTerminal(subscription.status)) return [];
+  const { status, cancelAtPeriodEnd, cancelAt, collectionPause } = subscription;
+  const ends = cancelAtPeriodEnd || cancelAt !== undefined;
+  const isPaused = collectionPause !== undefined || status === 'paused';
+  const isOwn = family !== undefined;
+  const actions: Record<HeldView['actions'][number], boolean> = {
+    change: isOwn && CHANGEABLE.includes(status) && !isPaused,
+    cancel: CANCELLABLE_LATER.includes(status) && !ends,
+    cancel_now: true,
+    resume: RESUMABLE.includes(status) && (ends || isPaused),
+    pause: isOwn && allowPause && PAUSABLE.includes(status) && !isPaused,
+    pay: ['incomplete', 'past_due', 'unpaid'].includes(status),
+  };
+  return HELD_ACTIONS.filter((action) => actions[action]);
+}
 
 /** @throws SUBSCRIPTION_NOT_CHANGEABLE */
 export function requireStatus(subscription: Json, allowed: readonly string[]): void {

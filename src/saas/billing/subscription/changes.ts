@@ -2,13 +2,13 @@ import type { ActingProgram } from '../../../core/http/identity.js';
 import { toTimestamp, toTimestampOrNull } from '../../../core/http/schemas.js';
 import { invalidFields } from '../../../core/kernel/errors.js';
 import type { BillingContext } from '../context.js';
-import { selectBest } from '../entitlement.js';
 import { billingErrors, isPaymentDeclined } from '../errors.js';
+import { type Holding, type Holdings, hasPrice, isRunning } from '../holdings.js';
 import type { Gateway } from '../provider/gateway.js';
 import { asInteger, asList, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import type { ItemChange, SubscriptionChange } from '../provider/subscription-changes.js';
 import type { ChangePreview, Subscription } from '../schemas.js';
-import { isTerminal, listSubscriptions, type SubscriptionDocument } from '../store.js';
+import { isTerminal, type SubscriptionDocument } from '../store.js';
 import {
   CANCELLABLE_LATER,
   endsWithPeriod,
@@ -59,6 +59,7 @@ export interface Cancellation extends Target {
 
 export interface SubscriptionChangeDependencies {
   writer: SubscriptionWriter;
+  holdings: Holdings;
   subscription: SubscriptionService;
   /** Absent while no API key is configured. */
   sync: SubscriptionSync | undefined;
@@ -73,30 +74,41 @@ type NextChange = (
 /** Longer than a change takes: if the process is killed meanwhile, a background job syncs the subscription. */
 const SYNC_DELAY_MS = 30_000;
 
+const OTHER_FAMILY =
+  'This price belongs to another plan, which is held beside this subscription. Buy it at checkout instead.';
+
 /** The API key belongs to another account or mode, or test data was deleted there. The log of the background job names it. */
 const MISSING =
   'The payment provider has no such subscription, so it cannot be changed. Contact the support of this site.';
 
 export function createSubscriptionChanges(
   { subscriptions, plans, audit, gateway }: BillingContext,
-  { writer, subscription: service, sync }: SubscriptionChangeDependencies,
+  { writer, holdings, subscription: service, sync }: SubscriptionChangeDependencies,
 ) {
   const provider = () => {
     if (!gateway || !sync) throw billingErrors.BILLING_NOT_CONFIGURED();
     return { gateway, sync };
   };
 
-  /** The subscription that a request is about: a usable one before one whose first payment is missing. */
-  const select = async (userId: string, { subscriptionId }: Target): Promise<SubscriptionDocument> => {
-    const all = await listSubscriptions(subscriptions, userId);
+  /**
+   * The subscription that a request is about: the named one, otherwise the only one that runs, a usable one before one whose first
+   * payment is missing, and plans of this product before others. An order can replace what has its price and what is of the same family.
+   */
+  const select = async (userId: string, { subscriptionId, priceId }: Target & { priceId?: string }) => {
+    const held = (await holdings.listBought(userId)).filter(({ subscription }) => subscription);
+    const family = priceId === undefined ? undefined : plans.familyOfPrice(priceId);
+    const hasIt = (one: Holding) => priceId !== undefined && hasPrice(one, priceId);
+    const isReplaceable = (one: Holding) => family === undefined || hasIt(one) || one.family === family;
+    const named = held.find(({ id }) => id === subscriptionId);
     if (subscriptionId !== undefined) {
-      const named = all.find(({ id }) => id === subscriptionId);
-      if (!named) throw billingErrors.SUBSCRIPTION_NOT_FOUND();
-      return named;
+      if (!named?.subscription) throw billingErrors.SUBSCRIPTION_NOT_FOUND();
+      if (isRunning(named) && !isReplaceable(named))
+        throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE({ message: OTHER_FAMILY });
+      return named.subscription;
     }
-    const live = all.filter(({ status }) => !isTerminal(status));
-    const usable = live.filter(({ status }) => status !== 'incomplete');
-    const candidates = usable.length > 0 ? usable : live;
+    const running = held.filter((one) => isRunning(one) && isReplaceable(one));
+    const usable = preferred(preferred(running, hasIt), ({ status }) => status !== 'incomplete');
+    const candidates = preferred(usable, ({ family }) => family !== undefined);
     if (candidates.length > 1) {
       const ids = candidates.map(({ id }) => id).join(', ');
       throw invalidFields({
@@ -104,7 +116,7 @@ export function createSubscriptionChanges(
         message: `is required, because there are several: ${ids}`,
       });
     }
-    const selected = candidates[0] ?? selectBest(all);
+    const selected = (candidates[0] ?? held.find((one) => !isRunning(one)))?.subscription;
     if (!selected) throw billingErrors.SUBSCRIPTION_NOT_FOUND();
     return selected;
   };
@@ -285,6 +297,12 @@ export function createSubscriptionChanges(
       }));
     },
   };
+}
+
+/** Those that match; all if none does. */
+function preferred<T>(all: readonly T[], matches: (one: T) => boolean): readonly T[] {
+  const matching = all.filter(matches);
+  return matching.length > 0 ? matching : all;
 }
 
 /** The audit record of a change. @param item the main item before it */

@@ -1,9 +1,9 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
 import { readPage } from '../../../core/storage/pages.js';
 import type { BillingContext, CommitPart } from '../context.js';
-import { isEntitled } from '../entitlement.js';
+import type { Holding, Holdings } from '../holdings.js';
 import type { DuplicateSubscriptions } from '../schemas.js';
-import { listSubscriptions, type SubscriptionDocument } from '../store.js';
+import type { SubscriptionDocument } from '../store.js';
 
 /**
  * Users who pay for more than one subscription of a family, for example through two Payment Links. Each of them gives
@@ -11,18 +11,17 @@ import { listSubscriptions, type SubscriptionDocument } from '../store.js';
  */
 export type Duplicates = ReturnType<typeof createDuplicates>;
 
-export function createDuplicates(context: BillingContext) {
-  const { duplicates, subscriptions, users, plans, pastDue, event, clock, log } = context;
+export function createDuplicates(context: BillingContext, { listBought }: Holdings) {
+  const { duplicates, users, event, clock, log } = context;
 
   /** The subscriptions that share their family with another one, the newest first. */
-  const duplicatesAmong = (all: readonly SubscriptionDocument[]): SubscriptionDocument[] => {
-    const entitled = all.filter((one) => isEntitled(one, pastDue, clock.now()));
-    if (entitled.length < 2) return [];
-    const families = entitled.map(({ plan }) => plans.familyOf(plan));
+  const duplicatesAmong = (bought: readonly Holding[]): SubscriptionDocument[] => {
+    const entitled = bought.filter(
+      ({ subscription, entitled, family }) => subscription && entitled && family !== undefined,
+    );
     return entitled
-      .filter(
-        (_, index) => families.indexOf(families[index] ?? '') !== families.lastIndexOf(families[index] ?? ''),
-      )
+      .filter((one) => entitled.some((other) => other !== one && other.family === one.family))
+      .flatMap(({ subscription }) => subscription ?? [])
       .toSorted((a, b) => b.startedAt - a.startedAt || (b.id > a.id ? 1 : -1));
   };
 
@@ -31,8 +30,8 @@ export function createDuplicates(context: BillingContext) {
      * The report of a duplicate to the operator, once for each subscription that is added. For a commit that writes the user's record, by
      * which the reports of a user are made one after the other.
      */
-    async reporting(id: string, all: readonly SubscriptionDocument[]): Promise<CommitPart[]> {
-      const found = duplicatesAmong(all);
+    async reporting(id: string, bought: readonly Holding[]): Promise<CommitPart[]> {
+      const found = duplicatesAmong(bought);
       const [newest] = found;
       if (!newest) return [];
       const known = await duplicates.findOne({ id });
@@ -69,8 +68,8 @@ export function createDuplicates(context: BillingContext) {
       const page = await readPage(duplicates, { sort: 'id', after });
       const items = await Promise.all(
         page.items.map(async ({ id, at }) => {
-          const [user, all] = await Promise.all([users.find(id), listSubscriptions(subscriptions, id)]);
-          const found = duplicatesAmong(all);
+          const [user, bought] = await Promise.all([users.find(id), listBought(id)]);
+          const found = duplicatesAmong(bought);
           if (!user || found.length === 0) return [];
           return [
             { userId: id, email: user.email, reportedAt: toTimestamp(at), subscriptions: found.map(view) },

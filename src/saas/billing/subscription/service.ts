@@ -1,33 +1,22 @@
-import {
-  type SubscriptionStatus,
-  toTimestamp,
-  toTimestampOrNull,
-  type User,
-} from '../../../core/http/schemas.js';
+import { type SubscriptionStatus, toTimestamp, type User } from '../../../core/http/schemas.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
 import type { BillingContext } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
-import {
-  findEntitlement,
-  isInForce,
-  type ListHeld,
-  listEntitledPlans,
-  NO_SUBSCRIPTION,
-  type Projector,
-  selectShown,
-} from '../entitlement.js';
+import { NO_SUBSCRIPTION, selectEntitlement, selectShown } from '../entitlement.js';
 import { billingErrors } from '../errors.js';
 import type { EventProcessor } from '../events/processor.js';
 import type { PurchaseRecorder } from '../events/purchase-recorder.js';
+import { type Holding, type Holdings, isRunning } from '../holdings.js';
 import { FREE_PLAN } from '../plans/options.js';
 import type { Benefits } from '../plans/plans.js';
+import type { Projector } from '../projection.js';
 import type { Gateway } from '../provider/gateway.js';
 import { asObject, asText, idOf, type Json } from '../provider/json.js';
-import type { Subscription } from '../schemas.js';
-import type { SubscriptionDocument } from '../store.js';
-import type { PlanGrant } from '../users.js';
-import { createSubscriptionDetails, type DescribedSubscription, NO_DETAILS } from './details.js';
+import type { HeldView, HoldingsView, Subscription } from '../schemas.js';
+import { actionsOf } from './change-rules.js';
+import { createSubscriptionDetails, NO_DETAILS } from './details.js';
 import { createCoalescer, type SubscriptionSync } from './sync.js';
+import { benefitsView, grantView, NO_TERMS, priceView, termsOf } from './views.js';
 
 /** A user's current subscription and access. */
 export type SubscriptionService = ReturnType<typeof createSubscriptionService>;
@@ -35,7 +24,7 @@ export type SubscriptionService = ReturnType<typeof createSubscriptionService>;
 export interface SubscriptionServiceDependencies {
   links: CustomerLinks;
   projector: Projector;
-  listHeld: ListHeld;
+  holdings: Holdings;
   purchaseRecorder: PurchaseRecorder;
   processor: EventProcessor;
   /** Absent while no API key is configured. */
@@ -43,49 +32,77 @@ export interface SubscriptionServiceDependencies {
 }
 
 export function createSubscriptionService(context: BillingContext, deps: SubscriptionServiceDependencies) {
-  const { users, commitForUser, gateway, plans, pastDue, clock } = context;
-  const { links, projector, listHeld, purchaseRecorder, processor, sync } = deps;
+  const { commitForUser, gateway, plans, clock, config } = context;
+  const { links, projector, holdings, purchaseRecorder, processor, sync } = deps;
   const details = createSubscriptionDetails(context);
 
-  const rules = () => ({ pastDue, now: clock.now() });
-  const sourcesOf = async (userId: string) => {
-    const [all, user] = await Promise.all([listHeld(userId), users.find(userId)]);
-    const entitledPlans = listEntitledPlans(all, user?.grant, rules(), plans.configured);
-    const benefits = plans.benefitsOf(user ? [FREE_PLAN, ...entitledPlans] : []);
-    return { all, grant: user?.grant, entitledPlans, benefits };
+  /** What a user holds, which of it is shown as the subscription, and what all of it includes. */
+  const read = async (userId: string) => {
+    const { isKnown, holdings: held } = isIdentifier(userId) ? await holdings.list(userId) : NOTHING;
+    const entitledPlans = new Set(held.flatMap((one) => one.entitledPlans));
+    const bought = held.filter(({ grant }) => !grant);
+    return {
+      held,
+      entitlement: selectEntitlement(
+        held.filter(({ entitled }) => entitled),
+        plans,
+      ),
+      best: selectShown(bought, plans),
+      /** A customer with a grant or a one-time purchase continues to pay for it. */
+      billed: selectShown(
+        bought.filter(({ subscription }) => subscription),
+        plans,
+      ),
+      entitledPlans,
+      benefits: plans.benefitsOf(isKnown ? [FREE_PLAN, ...entitledPlans] : []),
+    };
   };
 
+  /** Of a purchase and a grant there is nothing to describe. */
+  const describe = ({ subscription }: Holding) =>
+    subscription ? details.describe(subscription) : NO_DETAILS;
+
   /**
-   * The subscription or grant that gives access; otherwise the best subscription, or none.
+   * What gives access in the form of a subscription; otherwise the best subscription, or none.
    * @param options.withNextInvoice makes a request to the provider, whose failure results in null
    */
   const current = async (
     userId: string,
     { withNextInvoice = false }: { withNextInvoice?: boolean } = {},
   ): Promise<Subscription> => {
-    const { all, grant, benefits } = await sourcesOf(userId);
-    const entitlement = findEntitlement(all, grant, rules());
-    const isGranted = entitlement !== null && 'grant' in entitlement;
-    const best = entitlement && 'subscription' in entitlement ? entitlement.subscription : selectShown(all);
-    const shown = isGranted ? undefined : best;
-    const billed = best?.isPurchase ? selectShown(all.filter(({ isPurchase }) => !isPurchase)) : best;
+    const { held, entitlement, best, billed, benefits } = await read(userId);
+    const shown = entitlement ?? best;
     const [described, nextInvoice] = await Promise.all([
-      shown ? details.describe(shown) : NO_DETAILS,
-      // A customer with a grant or a one-time purchase continues to pay.
-      withNextInvoice && billed ? details.nextInvoice(billed) : null,
+      shown ? describe(shown) : NO_DETAILS,
+      withNextInvoice && billed?.subscription ? details.nextInvoice(billed.subscription) : null,
     ]);
-    const terms = shown ? subscriptionView(shown, entitlement !== null) : NONE;
+    const grant = held.find((one) => one.grant)?.grant;
     return {
-      ...(isGranted ? grantedSubscription(entitlement.grant) : terms),
+      ...(shown ? termsOf(shown) : NO_TERMS),
       ...described,
       ...(withNextInvoice && { nextInvoice }),
-      granted: grant && isInForce(grant, clock.now()) ? grantView(grant) : null,
+      granted: grant ? grantView(grant) : null,
       ...benefitsView(benefits),
     };
   };
 
-  const benefitsOf = async (userId: string): Promise<Benefits> =>
-    isIdentifier(userId) ? (await sourcesOf(userId)).benefits : plans.benefitsOf([]);
+  const heldView = async (held: Holding): Promise<HeldView> => {
+    const { id, family, subscription, purchase, plan, startedAt } = held;
+    const [item] = subscription?.items ?? [];
+    return {
+      id,
+      kind: subscription ? 'subscription' : purchase ? 'purchase' : 'grant',
+      family: family ?? null,
+      name: plans.nameOf(plan),
+      startedAt: toTimestamp(startedAt),
+      price: item?.price ? priceView(item.price) : null,
+      ...termsOf(held),
+      ...(await describe(held)),
+      actions: gateway ? actionsOf(held, { allowPause: config.billingAllowPause === true }) : [],
+    };
+  };
+
+  const benefitsOf = async (userId: string): Promise<Benefits> => (await read(userId)).benefits;
 
   /** Links the customer of a checkout session, and records a one-time purchase. */
   const applySession = async (session: Json | null, userId: string): Promise<void> => {
@@ -118,6 +135,21 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
   return {
     current,
 
+    /** What a user holds: what gives access first, then what may, then what has ended. */
+    async holdings(userId: string): Promise<HoldingsView> {
+      const { held, entitlement, best, benefits } = await read(userId);
+      const order = (one: Holding) => (one.entitled ? 0 : isRunning(one) ? 1 : 2);
+      const sorted = held.toSorted((a, b) => order(a) - order(b) || b.startedAt - a.startedAt);
+      const { status } = entitlement ?? best ?? NO_SUBSCRIPTION;
+      return {
+        status: status as SubscriptionStatus,
+        plan: entitlement?.plan ?? NO_SUBSCRIPTION.plan,
+        entitled: entitlement !== undefined,
+        holdings: await Promise.all(sorted.map(heldView)),
+        ...benefitsView(benefits),
+      };
+    },
+
     /**
      * The same after a sync with the provider, for users who return from checkout before the webhook arrives.
      * @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR; NOT_FOUND if the session belongs to another user
@@ -136,8 +168,7 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
 
     /** Whether a subscription or a grant gives access, to `plan` if given. False for unknown users. */
     async entitles(userId: string, plan?: string): Promise<boolean> {
-      if (!isIdentifier(userId)) return false;
-      const { entitledPlans } = await sourcesOf(userId);
+      const { entitledPlans } = await read(userId);
       return plan === undefined ? entitledPlans.size > 0 : entitledPlans.has(plan);
     },
 
@@ -156,70 +187,9 @@ function userOf(session: Json): string | undefined {
   return userId ?? asText(session['client_reference_id']);
 }
 
+/** What a user who does not exist holds. */
+const NOTHING = { isKnown: false, holdings: [] };
+
 /** The store rejects filters with other values. */
 const isIdentifier = (value: unknown): boolean =>
   typeof value === 'string' && /^[\x21-\x7e]{1,255}$/.test(value);
-
-type SubscriptionView = Omit<
-  Subscription,
-  keyof DescribedSubscription | 'nextInvoice' | 'granted' | 'features' | 'limits'
->;
-
-const NONE: SubscriptionView = {
-  ...NO_SUBSCRIPTION,
-  entitled: false,
-  priceId: null,
-  quantity: null,
-  currentPeriodStart: null,
-  currentPeriodEnd: null,
-  trialEnd: null,
-  cancelAtPeriodEnd: null,
-  cancelAt: null,
-  canceledAt: null,
-  endedAt: null,
-  updatedAt: null,
-};
-
-const grantView = ({ plan, since, until }: PlanGrant) => ({
-  plan,
-  since: toTimestamp(since),
-  until: toTimestampOrNull(until),
-});
-
-/** JSON has no infinity: there, null is unlimited. */
-const benefitsView = ({ features, limits }: Benefits) => ({
-  features,
-  limits: Object.fromEntries(
-    Object.entries(limits).map(([name, limit]) => [name, Number.isFinite(limit) ? limit : null]),
-  ),
-});
-
-function grantedSubscription({ plan, since, until }: PlanGrant): SubscriptionView {
-  return {
-    ...NONE,
-    status: 'granted',
-    plan,
-    entitled: true,
-    currentPeriodStart: toTimestamp(since),
-    currentPeriodEnd: toTimestampOrNull(until),
-    updatedAt: toTimestamp(since),
-  };
-}
-
-function subscriptionView(subscription: SubscriptionDocument, entitled: boolean): SubscriptionView {
-  return {
-    status: subscription.status as SubscriptionStatus,
-    plan: subscription.plan,
-    entitled,
-    priceId: subscription.priceId ?? null,
-    quantity: subscription.quantity ?? null,
-    currentPeriodStart: toTimestampOrNull(subscription.currentPeriodStart),
-    currentPeriodEnd: toTimestampOrNull(subscription.currentPeriodEnd),
-    trialEnd: toTimestampOrNull(subscription.trialEnd),
-    cancelAtPeriodEnd: subscription.cancelAtPeriodEnd,
-    cancelAt: toTimestampOrNull(subscription.cancelAt),
-    canceledAt: toTimestampOrNull(subscription.canceledAt),
-    endedAt: toTimestampOrNull(subscription.endedAt),
-    updatedAt: toTimestampOrNull(subscription.updatedAt),
-  };
-}

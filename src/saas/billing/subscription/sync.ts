@@ -1,7 +1,8 @@
 import type { ActingProgram } from '../../../core/http/identity.js';
 import type { BillingContext, CommitPart } from '../context.js';
-import { haveSameProjection, isEntitled, type Projector } from '../entitlement.js';
+import { isEntitled } from '../entitlement.js';
 import { isCustomerMissing, subscriptionNotFound } from '../errors.js';
+import { haveSameProjection, type Projector } from '../projection.js';
 import type { Gateway } from '../provider/gateway.js';
 import { idOf, type Json } from '../provider/json.js';
 import { isTerminal, listSubscriptions, type SubscriptionDocument } from '../store.js';

@@ -100,6 +100,25 @@ export function listUsage(reports: UsageReports, userId: string): AsyncIterable<
   );
 }
 
+/** A report that is due now. */
+export const usageReport = (
+  userId: string,
+  meter: string,
+  quantity: number,
+  key: string,
+  now: number,
+): UsageDocument => ({
+  id: `use_${sha256(JSON.stringify([userId, meter, key]))}`,
+  userId,
+  meter,
+  quantity,
+  key,
+  reportedAt: now,
+  status: 'queued',
+  dueAt: now,
+  attempts: 0,
+});
+
 /**
  * Reports usage of a meter by a user, which survives a crash once the promise resolves. The same user, meter and key
  * count once, for 90 days.
@@ -126,9 +145,9 @@ export function createReportUsage({
     if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
     requireUsage(userId, meter, quantity, key);
     const now = clock.now();
-    const id = `use_${sha256(JSON.stringify([userId, meter, key]))}`;
-    const report = { userId, meter, quantity, key, reportedAt: now, status: 'queued', dueAt: now } as const;
-    const inserted = await reports.insert({ id, ...report, attempts: 0 }).then(() => true, nullIfTaken);
+    const report = usageReport(userId, meter, quantity, key, now);
+    const { id } = report;
+    const inserted = await reports.insert(report).then(() => true, nullIfTaken);
     if (inserted) {
       // Only now, so that a concurrent deletion either finds the report or is found here.
       if (await users.find(userId)) return;

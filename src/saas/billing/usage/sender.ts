@@ -4,9 +4,9 @@ import type { CommitParts } from '../../../core/ops/commit.js';
 import type { EventOf } from '../../../core/ops/events.js';
 import type { Job, JobLog } from '../../../core/ops/jobs.js';
 import { purgeMatching } from '../../../core/ops/purge.js';
+import type { CustomerLinks } from '../customers/customers.js';
 import type { BillingEvents } from '../notifications.js';
 import type { Gateway } from '../provider/gateway.js';
-import type { Customers } from '../store.js';
 import type { UsageDocument, UsageReports } from './reports.js';
 
 /**
@@ -17,7 +17,7 @@ import type { UsageDocument, UsageReports } from './reports.js';
 
 export interface UsageSenderDependencies {
   reports: UsageReports;
-  customers: Customers;
+  links: Pick<CustomerLinks, 'list'>;
   gateway: Pick<Gateway, 'createMeterEvent'>;
   commit: CommitParts;
   event: EventOf<BillingEvents>;
@@ -51,7 +51,7 @@ const WAIT_FOR_CUSTOMER_MS = HOUR;
 const RETENTION_MS = 90 * DAY;
 
 export function createUsageJobs(deps: UsageSenderDependencies) {
-  const { reports, customers, gateway, commit, event, clock, log } = deps;
+  const { reports, links, gateway, commit, event, clock, log } = deps;
 
   /** Whether a report may be sent now. If not, it has failed or is no longer due. */
   const checkDue = async (report: UsageDocument): Promise<boolean> => {
@@ -124,8 +124,8 @@ export function createUsageJobs(deps: UsageSenderDependencies) {
     all: readonly UsageDocument[],
     signal: AbortSignal,
   ): Promise<boolean> => {
-    const customer = await customers.findOne({ id: userId });
-    if (!customer) {
+    const [customerId] = await links.list(userId);
+    if (customerId === undefined) {
       const dueAt = clock.now() + WAIT_FOR_CUSTOMER_MS;
       for (const report of all) {
         const { id, attempts } = report;
@@ -136,7 +136,7 @@ export function createUsageJobs(deps: UsageSenderDependencies) {
     }
     for (const report of all) {
       if (signal.aborted) return true;
-      if (!(await send(report, customer.customerId))) return false;
+      if (!(await send(report, customerId))) return false;
     }
     return true;
   };

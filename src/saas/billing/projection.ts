@@ -1,0 +1,49 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { BillingContext, CommitPart } from './context.js';
+import { mayEntitle, NO_SUBSCRIPTION, selectShown } from './entitlement.js';
+import type { HeldChanges, Holding, Holdings } from './holdings.js';
+import type { SubscriptionDocument } from './store.js';
+import { ACCESS_TERMS, type AccessTerms, type BillingUser, type Projection } from './users.js';
+
+/** Copies the access terms of what users have bought to their records, so that reading a user needs no further query. */
+
+export type Projector = ReturnType<typeof createProjector>;
+
+export function createProjector(
+  { users, plans, commitForUser }: BillingContext,
+  { listBought }: Holdings,
+  reportDuplicates: (userId: string, bought: readonly Holding[]) => Promise<CommitPart[]>,
+) {
+  const projectionOf = (bought: Holding[]): Projection => {
+    const { status, plan } = selectShown(bought, plans) ?? NO_SUBSCRIPTION;
+    return { status, plan, held: bought.filter(mayEntitle).map(accessTermsOf) };
+  };
+
+  /**
+   * The user's record after a change, for the commit of that change: two changes of a user are made one after the other.
+   * @param user as read before what the change was derived from
+   */
+  const projecting = async (user: BillingUser, changed?: HeldChanges): Promise<CommitPart[]> => {
+    const bought = await listBought(user.id, changed);
+    return [users.projecting(user, projectionOf(bought)), ...(await reportDuplicates(user.id, bought))];
+  };
+
+  return {
+    projecting,
+
+    /** Writes the record again, for example after a change of the options. */
+    project: (userId: string) => commitForUser(userId, (user) => projecting(user)),
+  };
+}
+
+/** Whether two states of a subscription result in the same user record. */
+export const haveSameProjection = (before: SubscriptionDocument, after: SubscriptionDocument): boolean =>
+  ACCESS_TERMS.every((name) => isDeepStrictEqual(before[name], after[name]));
+
+const accessTermsOf = ({ id, status, plan, startedAt, subscription, purchase }: Holding): AccessTerms => {
+  const [item] = purchase?.items ?? [];
+  const bought = { id, status, plan, startedAt, ...(item && { quantity: item.quantity }) };
+  if (!subscription) return bought;
+  const terms = ACCESS_TERMS.map((name) => [name, subscription[name]]);
+  return Object.fromEntries(terms.filter(([, value]) => value !== undefined));
+};

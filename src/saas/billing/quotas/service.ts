@@ -1,0 +1,207 @@
+import { toTimestampOrNull } from '../../../core/http/schemas.js';
+import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
+import { newId, sha256 } from '../../../core/kernel/secrets.js';
+import { UniqueViolation } from '../../../core/storage/collection.js';
+import { pagesOf } from '../../../core/storage/pages.js';
+import type { BillingContext, CommitPart } from '../context.js';
+import type { QuotaView } from '../schemas.js';
+import { usageReport } from '../usage/reports.js';
+import { type QuotaRule, quotaRule } from './rules.js';
+import type { QuotaDocument } from './store.js';
+
+/**
+ * Limits that count: what a user has used of a limit, and what is left. Each use is one conditional write, so that parallel requests in
+ * several processes never use more than the limit.
+ */
+export type Quotas = ReturnType<typeof createQuotas>;
+
+/** The result of a use. */
+export interface Consumption extends QuotaView {
+  /** Whether it was counted. */
+  allowed: boolean;
+}
+
+const idOf = (userId: string, name: string) => `${userId}:${name}`;
+
+export function createQuotas(context: BillingContext) {
+  const { quotas, credits, users, plans, usage, pastDue, commit, tryCommit, clock, random } = context;
+
+  const find = async (userId: string) => {
+    const user = await users.find(userId);
+    if (!user || user.isBeingDeleted) throw userNotFound();
+    return user;
+  };
+
+  const ruleOf = async (userId: string, name: string): Promise<QuotaRule> => {
+    const rule = quotaRule(name, await find(userId), { plans, pastDue, now: clock.now() });
+    if (rule) return rule;
+    const known = [...plans.limits].join(', ') || 'none';
+    throw invalidFields({
+      path: 'name',
+      message: `must be one of the limits of the option billing: ${known}`,
+    });
+  };
+
+  /** What a user has used in the period of a rule. A later period than that of the rule goes on: the user changed to another plan in it. */
+  const usedIn = (stored: QuotaDocument | null, { start }: QuotaRule): number =>
+    stored && stored.start >= start ? stored.used : 0;
+
+  const view = (name: string, rule: QuotaRule, stored: QuotaDocument | null): QuotaView => {
+    const [used, credits] = [usedIn(stored, rule), stored?.credits ?? 0];
+    const isUnlimited = !Number.isFinite(rule.limit);
+    return {
+      name,
+      limit: isUnlimited ? null : rule.limit,
+      used,
+      credits,
+      left: isUnlimited ? null : Math.max(0, rule.limit - used) + credits,
+      resetsAt: toTimestampOrNull(rule.resetsAt),
+    };
+  };
+
+  /** The first use of a limit. Null if a concurrent write came first. */
+  const begin = async (document: QuotaDocument): Promise<QuotaDocument | null> =>
+    (await tryCommit([quotas.inserting(document), users.locking({ id: document.userId })])) ? document : null;
+
+  /** Counts a use above what is left in the period, from what is stored. Null if a concurrent write came first. */
+  const exceed = async (
+    stored: QuotaDocument,
+    rule: QuotaRule,
+    quantity: number,
+  ): Promise<QuotaDocument | null> => {
+    const { id, userId, used, credits: left } = stored;
+    const period = Math.max(stored.start, rule.start);
+    const before = usedIn(stored, rule);
+    const rest = Math.max(0, rule.limit - before);
+    const isCredit = left >= quantity - rest;
+    const after = {
+      start: period,
+      used: before + (isCredit ? Math.min(rest, quantity) : quantity),
+      credits: isCredit ? left - Math.max(0, quantity - rest) : left,
+    };
+    const change = quotas.changing({ id, start: stored.start, used, credits: left }, { set: after });
+    const parts: CommitPart[] = [change];
+    if (!isCredit && rule.overuse === 'billed' && rule.meter !== undefined) {
+      const key = newId('quo', clock, random);
+      parts.push(usage.inserting(usageReport(userId, rule.meter, quantity - rest, key, clock.now())));
+    }
+    return (await tryCommit(parts)) ? { ...stored, ...after } : null;
+  };
+
+  /** The writes that add credits, for the commit of their purchase, which locks the user. Empty if they were added before. */
+  const crediting = async (
+    userId: string,
+    added: Readonly<Record<string, number>>,
+    key: string,
+  ): Promise<CommitPart[]> => {
+    const parts = await Promise.all(
+      Object.entries(added).map(async ([name, quantity]): Promise<CommitPart[]> => {
+        const id = idOf(userId, name);
+        const credit = `cre_${sha256(JSON.stringify([userId, name, key]))}`;
+        if (await credits.findOne({ id: credit })) return [];
+        const stored = await quotas.findOne({ id });
+        return [
+          credits.inserting({ id: credit, userId, name, quantity, at: clock.now() }),
+          stored
+            ? quotas.changing({ id }, { inc: { credits: quantity } })
+            : quotas.inserting({ id, userId, name, start: 0, used: 0, credits: quantity }),
+        ];
+      }),
+    );
+    return parts.flat();
+  };
+
+  return {
+    /**
+     * Uses a part of a limit of the option `billing`, if it is left: of the period first, then of the credits. With `overuse` allowed or
+     * billed, more than the limit can be used.
+     * @throws VALIDATION_ERROR for an unknown limit; NOT_FOUND if there is no such user
+     */
+    async consume(userId: string, name: string, quantity: number = 1): Promise<Consumption> {
+      requireQuantity(quantity);
+      const id = idOf(userId, name);
+      for (;;) {
+        const rule = await ruleOf(userId, name);
+        const { limit, start, overuse } = rule;
+        const isInPeriod = { id, start: { gte: start } };
+        const within = Number.isFinite(limit) ? { used: { lte: limit - quantity } } : {};
+        const counted =
+          quantity <= limit &&
+          (await quotas.updateOne({ ...isInPeriod, ...within }, { inc: { used: quantity } }));
+        if (counted) return { allowed: true, ...view(name, rule, counted) };
+        const stored = await quotas.findOne({ id });
+        const empty = { id, userId, name, start, used: 0, credits: 0 };
+        const left = Math.max(0, limit - usedIn(stored, rule)) + (stored?.credits ?? 0);
+        if (quantity > left && overuse === 'refused') return { allowed: false, ...view(name, rule, stored) };
+        const next = stored ? await exceed(stored, rule, quantity) : await begin(empty);
+        if (stored && next) return { allowed: true, ...view(name, rule, next) };
+      }
+    },
+
+    /** Gives back what was used, for example when a project is deleted; never below 0. @throws as `consume` */
+    async release(userId: string, name: string, quantity: number = 1): Promise<QuotaView> {
+      requireQuantity(quantity);
+      const id = idOf(userId, name);
+      const rule = await ruleOf(userId, name);
+      for (;;) {
+        const stored = await quotas.findOne({ id });
+        const used = usedIn(stored, rule);
+        if (!stored || used === 0) return view(name, rule, stored);
+        const given = Math.min(used, quantity);
+        const where = { id, start: stored.start, used: { gte: given } };
+        const changed = await quotas.updateOne(where, { inc: { used: -given } });
+        if (changed) return view(name, rule, changed);
+      }
+    },
+
+    /**
+     * Adds credits, which are used when the limit of the period is, and remain after it. The same user, name and key count once.
+     * @param key identifies the credits, for example the ID of a payment
+     * @throws as `consume`
+     */
+    async addCredits(userId: string, name: string, quantity: number, key: string): Promise<QuotaView> {
+      requireQuantity(quantity);
+      if (typeof key !== 'string' || key === '')
+        throw invalidFields({ path: 'key', message: 'must be a text' });
+      const rule = await ruleOf(userId, name);
+      for (;;) {
+        const stored = await quotas.findOne({ id: idOf(userId, name) });
+        const parts = await crediting(userId, { [name]: quantity }, key);
+        if (parts.length === 0) return view(name, rule, stored);
+        const isMade = await commit([...parts, users.locking({ id: userId })]).catch((error: unknown) => {
+          if (error instanceof UniqueViolation) return null;
+          throw error;
+        });
+        if (isMade?.committed) return view(name, rule, await quotas.findOne({ id: idOf(userId, name) }));
+        await find(userId);
+      }
+    },
+
+    crediting,
+
+    /** Every limit of the option `billing` with what a user has used. @throws NOT_FOUND */
+    async list(userId: string): Promise<QuotaView[]> {
+      const user = await users.find(userId);
+      if (!user) throw userNotFound();
+      const stored = new Map<string, QuotaDocument>();
+      for await (const page of pagesOf(quotas, { where: { userId }, sort: 'userId' }))
+        for (const one of page) stored.set(one.name, one);
+      return [...plans.limits].flatMap((name) => {
+        const rule = quotaRule(name, user, { plans, pastDue, now: clock.now() });
+        return rule ? [view(name, rule, stored.get(name) ?? null)] : [];
+      });
+    },
+
+    async deleteAll(userId: string): Promise<void> {
+      await quotas.deleteMany({ userId });
+      await credits.deleteMany({ userId });
+    },
+  };
+}
+
+const userNotFound = () => httpErrors.NOT_FOUND({ message: 'The user was not found.' });
+
+function requireQuantity(quantity: unknown): void {
+  if (!Number.isSafeInteger(quantity) || (quantity as number) < 1)
+    throw invalidFields({ path: 'quantity', message: 'must be a whole number, 1 or more' });
+}
