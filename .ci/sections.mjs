@@ -26,6 +26,10 @@ const DIFFERING = list(`
   saas/auth/sessions client/client host/fastify idp/oidc/token core/passwords/hasher core/server/server core/storage/mongodb core/storage/sqlite
   bin/programs bin/start`);
 
+/** What depends on the version of PostgreSQL. */
+const ON_POSTGRESQL =
+  'core/storage/postgresql core/storage/postgresql-connections core/storage/postgresql-hosts';
+
 /** @type {Section[]} */
 export const SECTIONS = [
   { name: 'install', part: 'gate', run: 'npm ci --no-audit --no-fund --foreground-scripts' },
@@ -60,10 +64,10 @@ export const SECTIONS = [
     name: 'engines',
     part: 'gate',
     run: 'npm run test:engines',
-    needs: ['mongod'],
+    needs: ['mongod', 'openssl'],
     tests: list(
       `saas/auth/processes saas/auth/round-trips bin/store-copy bin/store-sql bin/stores idp/oidc/processes
-      core/storage/mongodb core/storage/mongodb-batches core/storage/postgresql core/storage/postgresql-hosts`,
+      core/storage/mongodb core/storage/mongodb-batches ${ON_POSTGRESQL}`,
     ),
   },
   {
@@ -176,6 +180,22 @@ export const SECTIONS = [
     part: 4,
     node: 24,
     run: 'npx --yes @redocly/cli@2.77.0 lint docs/openapi/saas-backend.json docs/openapi/idp.json',
+  },
+  {
+    name: 'PostgreSQL 14',
+    part: 4,
+    run: 'TEST_POSTGRESQL="$TEST_POSTGRESQL_14" node test/run.mjs --suite "PostgreSQL 14"',
+    needs: ['openssl', 'postgresql_14'],
+    repeats: list(ON_POSTGRESQL),
+  },
+  {
+    name: 'PgBouncer',
+    part: 4,
+    run: 'TEST_PGBOUNCER=true TEST_ENGINES=postgresql node test/run.mjs --suite PgBouncer',
+    needs: ['pgbouncer'],
+    repeats: list(
+      'saas/auth/processes idp/oidc/processes core/storage/postgresql core/storage/postgresql-hosts',
+    ),
   },
   { name: 'Keycloak', part: 5, run: 'npm run test:keycloak', needs: ['java'] },
   {

@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks';
-import { readVariable } from '../../src/core/config/options.js';
+import { readSecret } from '../../src/core/config/options.js';
 import { copyStore } from '../../src/core/server/copy.js';
 import { storeUriOf } from '../../src/core/server/options.js';
 import { engineFor } from '../../src/core/storage/engines.js';
@@ -12,7 +12,7 @@ import { complain, fail, say, sentences } from '../terminal.js';
 const COPY = `Copy the store into an empty one of any engine and verify the copy. Stop all programs that use \
 the source first. Repeat the command after an interruption: it continues.`;
 
-const ARGUMENT = 'URI, or name of the environment variable that contains it';
+const ARGUMENT = 'URI, or name of the environment variable that contains it (as a file: <name>_FILE)';
 
 const SQL = `Print the SQL that creates the schema, tables, columns, indexes and views that a PostgreSQL database lacks, for a role \
 that may create them. Nothing is changed.`;
@@ -60,7 +60,7 @@ async function printSql(
   { json, all }: SqlOptions,
 ): Promise<void> {
   // The names of the tables do not depend on the database.
-  const isAnyDatabase = all && given === storeVariable && !readVariable(given);
+  const isAnyDatabase = all && given === storeVariable && !readSecret(name, given);
   const uri = isAnyDatabase ? storeUriOf(name, 'postgres://localhost/any') : uriOf(name, 'uri', given);
   const engine = engineFor(uri)?.name;
   if (engine !== 'PostgreSQL')
@@ -112,7 +112,7 @@ async function copy(
 /** Messages contain the name of the argument only, because its value may be a password. */
 function uriOf(product: Program['name'], argument: string, given: string): string {
   const isVariable = /^[A-Z][A-Z0-9_]*$/.test(given);
-  const uri = isVariable ? readVariable(given) : given;
+  const uri = isVariable ? readSecret(product, given) : given;
   if (!uri) fail(2, `error: argument '${argument}': the environment variable ${given} is not set.`);
   const problem = storeUriProblem(uri);
   if (problem !== null) fail(2, `error: argument '${argument}' is not a valid store URI: ${problem}.`);

@@ -50,7 +50,7 @@ export const adminUsers = {
     user('delete', 'Delete a user', {
       id: 'adminDeleteUser',
       description: '`confirm` is the e-mail address of the user.',
-      errors: PROVIDER,
+      errors: [...PROVIDER, 'STILL_REFERENCED'],
     }),
     user('end-sessions', 'End all sessions of a user', { id: 'adminEndSessions' }),
     user('sessions/:session/end', 'End a session of a user', { id: 'adminEndSession' }),

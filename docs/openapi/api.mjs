@@ -339,7 +339,7 @@ export const account = {
     id: 'deleteAccount',
     summary: 'Delete the account',
     description: 'Ends its subscriptions and deletes its data. It cannot be undone.',
-    errors: [...PROOF, ...PROVIDER],
+    errors: [...PROOF, ...PROVIDER, 'STILL_REFERENCED'],
   },
   'GET /api/user/export': {
     id: 'exportAccount',

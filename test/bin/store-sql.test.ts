@@ -1,4 +1,5 @@
 /** The SQL that the programs print for PostgreSQL. */
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { openExistingStore } from '../../src/core/storage/open.js';
@@ -76,12 +77,20 @@ await onPostgres((postgres) => {
 });
 
 t.test('all SQL is printed without a database', async (t) => {
-  for (const [product, , schema] of PRODUCTS) {
+  const file = join(temporaryFolder(t), 'uri');
+  writeFileSync(file, 'postgres://127.0.0.1:1/app?schema=auth\n');
+  for (const [product, variable, schema] of PRODUCTS) {
     const { code, out, err } = await print(product, ['--all']);
     t.match({ code, err }, { code: 0, err: '' });
     t.ok(out.includes(`CREATE SCHEMA IF NOT EXISTS "${schema}";\n`));
     const other = await print(product, ['--all', 'postgres://127.0.0.1:1/app?schema=auth']);
     t.equal(other.out, out.replaceAll(`"${schema}"`, '"auth"'));
+    const fromFile = await print(product, ['--all'], { [`${variable}_FILE`]: file });
+    t.equal(fromFile.out, other.out);
+    t.match(await print(product, [], { [`${variable}_FILE`]: `${file}.old` }), {
+      code: 1,
+      err: /_FILE names a file that cannot be read \(ENOENT\)/,
+    });
   }
 });
 

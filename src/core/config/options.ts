@@ -351,6 +351,14 @@ export function readVariable(name: string, env?: Source['env']): string | undefi
   return (env === false ? {} : (env ?? process.env))[name];
 }
 
+/** The text of a variable, or of the file that `<name>_FILE` names. @throws ConfigurationError */
+export function readSecret(program: string, name: string): string | undefined {
+  const report = new Report(false);
+  const text = readText(name, true, process.env, report);
+  if (report.problems.length > 0) throw new ConfigurationError(program, report.problems);
+  return text;
+}
+
 /** The size of libuv's thread pool, which password hashing shares with the file system and DNS. */
 export function threadPoolSize(): number {
   return Number(process.env['UV_THREADPOOL_SIZE']) || 4;

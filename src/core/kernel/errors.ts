@@ -81,6 +81,7 @@ export const httpErrors = defineErrors({
   FORBIDDEN: [403, 'You do not have permission to do this.'],
   NOT_FOUND: [404, 'The requested resource was not found.'],
   METHOD_NOT_ALLOWED: [405, 'This path does not have this method. The Allow header lists its methods.'],
+  STILL_REFERENCED: [409, 'It cannot be deleted yet, because other data of this service refers to it.'],
   VERSION_CONFLICT: [409, 'It was changed in the meantime. Reload it and repeat the change.'],
   PAYLOAD_TOO_LARGE: [413, 'The body is too large.'],
   UNSUPPORTED_MEDIA_TYPE: [415, 'The media type or content encoding of the body is not supported.'],
@@ -113,6 +114,8 @@ function translate(error: FastifyLikeError): AppError | null {
     const headers = { 'retry-after': String(error.retryAfter ?? 5), ...headersOf(error) };
     return httpErrors.NOT_READY({ headers, cause: error });
   }
+  // By name, because a host may pass on the error of another copy of this package.
+  if (error.name === 'ForeignKeyViolation') return httpErrors.STILL_REFERENCED({ cause: error });
   if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return httpErrors.PAYLOAD_TOO_LARGE();
   if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return httpErrors.UNSUPPORTED_MEDIA_TYPE();
   if (error.code === 'FST_ERR_HANDLER_TIMEOUT') return httpErrors.OVERLOADED({ cause: error });

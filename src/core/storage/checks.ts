@@ -21,7 +21,7 @@ export interface ShapeView {
   readonly name: string;
   readonly columns: Record<
     string,
-    readonly [content: 'text' | 'boolean' | 'number' | 'time' | 'presence', field: string]
+    readonly [content: 'text' | 'boolean' | 'number' | 'time' | 'presence', field: string, part?: string]
   >;
 }
 

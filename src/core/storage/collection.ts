@@ -31,6 +31,11 @@ export type OptionalField<T> = {
   [K in keyof T & string]-?: Record<never, never> extends Pick<T, K> ? K : never;
 }[keyof T & string];
 
+/** The fields of `T` with nested values. */
+type ObjectField<T> = {
+  [K in keyof T & string]-?: NonNullable<T[K]> extends object ? K : never;
+}[keyof T & string];
+
 /** A condition on one field. `null` also matches an absent field; ranges and `in` do not. */
 export type Condition<V> = V | null | { in: readonly V[] } | { lt?: V; lte?: V; gt?: V; gte?: V };
 
@@ -139,13 +144,14 @@ export interface Declaration<T> {
  */
 export interface View<T> {
   name: `${string}_view`;
-  /** What each column contains. `presence`: whether the document has the field. */
+  /** What each column contains: a field, or a part of one. `presence`: whether the document has the field. */
   columns: Record<
     string,
     | readonly ['text', FieldOf<T, string>]
     | readonly ['boolean', FieldOf<T, boolean>]
     | readonly ['number' | 'time', FieldOf<T, number>]
     | readonly ['presence', OptionalField<T>]
+    | readonly ['text' | 'time', ObjectField<T>, part: string]
   >;
 }
 
@@ -187,6 +193,15 @@ export class UniqueViolation extends Error {
 export function nullIfTaken(error: unknown): null {
   if (error instanceof UniqueViolation) return null;
   throw error;
+}
+
+/** A foreign key of another application, in PostgreSQL, refers to a document that was to be deleted. */
+export class ForeignKeyViolation extends Error {
+  override readonly name = 'ForeignKeyViolation';
+  readonly statusCode = 409;
+  /** Advice for the operator, as a sentence. */
+  readonly remedy =
+    'Create the foreign key with ON DELETE CASCADE or SET NULL, or delete the rows that refer to it.';
 }
 
 /** The database is unavailable: locked for too long, full, read-only, damaged, unreachable or closed. */

@@ -142,8 +142,10 @@ export function userCollection(store: Store): Users {
         created_at: ['time', 'createdAt'],
         email_verified: ['boolean', 'emailVerified'],
         suspended: ['presence', 'suspendedAt'],
-        plan: ['text', 'subscriptionPlan'],
-        status: ['text', 'subscriptionStatus'],
+        subscription_plan: ['text', 'subscriptionPlan'],
+        subscription_status: ['text', 'subscriptionStatus'],
+        granted_plan: ['text', 'grant', 'plan'],
+        granted_until: ['time', 'grant', 'until'],
       },
     },
   });

@@ -75,4 +75,9 @@ export default [
     replace: "set_config('statement_timeout', $1, true)", by: '$1::text',
     tests: [['core/storage/postgresql', 'what waits for a lock ends with its call and has no effect afterwards']],
   },
+  {
+    name: 'PostgreSQL: sslmode=require checks no certificate', file: 'core/storage/postgresql/pool.ts', in: 'openSource',
+    replace: "set('sslmode', 'verify-full')", by: "set('sslmode', 'no-verify')",
+    tests: [['core/storage/postgresql-connections', 'each sslmode that encrypts checks the certificate and the name of the server']],
+  },
 ];

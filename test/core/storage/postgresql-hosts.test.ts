@@ -1,7 +1,7 @@
 /** What a host finds in PostgreSQL: views for joins, and foreign keys. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import fastify from 'fastify';
+import fastify, { type FastifyInstance } from 'fastify';
 import pg from 'pg';
 import t, { type Test } from 'tap';
 import { collectionNames } from '../../../src/core/storage/inspect.js';
@@ -11,9 +11,11 @@ import { identityProvider, saasBackend } from '../../../src/index.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
 import { type SubscriptionDocument, subscriptionCollection } from '../../../src/saas/billing/store.js';
 import { PASSWORD, testOptions } from '../../kit/app.js';
+import { saasPluginOptions } from '../../kit/host.js';
 import { ADMIN_TOKEN, idpOptions } from '../../kit/idp.js';
 import { compiled } from '../../kit/process.js';
 import { temporaryFolder } from '../../kit/tmp.js';
+import { waitUntil } from '../../kit/wait.js';
 import { onPostgres } from './postgres.js';
 
 const NOW = Date.now();
@@ -66,15 +68,17 @@ await onPostgres((postgres) => {
     const { store, schema, client } = await opened(t);
     const [users, subscriptions] = [userCollection(store), subscriptionCollection(store)];
     await users.insert({ id: 'usr_1', name: 'Ada', ...USER });
-    await users.insert({ id: 'usr_2', ...USER, email: 'eve@example.test', suspendedAt: NOW });
+    const granted = { suspendedAt: NOW, grant: { plan: 'team', since: NOW, until: NOW + 1000 } };
+    await users.insert({ id: 'usr_2', ...USER, email: 'eve@example.test', ...granted });
     await subscriptions.insert(SUBSCRIPTION);
     const views = await client.query(`SELECT * FROM ${schema}.user_view ORDER BY id`);
     const ada = { id: 'usr_1', email: 'ada@example.test', name: 'Ada', created_at: new Date(NOW) };
-    const rest = { email_verified: true, suspended: false, plan: 'pro', status: 'active' };
+    const rest = { email_verified: true, suspended: false };
+    const plan = { subscription_plan: 'pro', subscription_status: 'active' };
     const eve = { id: 'usr_2', email: 'eve@example.test', name: null, suspended: true };
     t.strictSame(views.rows, [
-      { ...ada, ...rest },
-      { ...ada, ...rest, ...eve },
+      { ...ada, ...rest, ...plan, granted_plan: null, granted_until: null },
+      { ...ada, ...rest, ...plan, ...eve, granted_plan: 'team', granted_until: new Date(NOW + 1000) },
     ]);
     t.match((await client.query(`SELECT * FROM ${schema}.subscription_view`)).rows, [
       {
@@ -96,13 +100,70 @@ await onPostgres((postgres) => {
     await t.rejects(client.query(insert, ['usr_3']), { code: '23503' });
     const joined = await client.query(here(query));
     t.strictSame(joined.rows, [
-      { title: 'A', email: 'ada@example.test', plan: 'pro', current_period_end: new Date(NOW + 1000) },
+      {
+        title: 'A',
+        email: 'ada@example.test',
+        subscription_plan: 'pro',
+        current_period_end: new Date(NOW + 1000),
+      },
     ]);
 
     await users.updateOne({ id: 'usr_1' }, { set: { email: 'lovelace@example.test' } });
     t.strictSame(await store.commit([users.deleting({ id: 'usr_1' })]), { committed: true });
     t.strictSame((await client.query('SELECT 1 FROM projects')).rows, [], 'it is deleted with its owner');
   });
+
+  t.test(
+    'an account to which a table of the host refers is closed, and deleted once it can be',
+    async (t) => {
+      const { uri, store, schema, client } = await opened(t);
+      const lines: string[] = [];
+      const options = saasPluginOptions(t, { databaseUri: uri });
+      const start = async () => {
+        const host = fastify({ logger: { stream: { write: (line: string) => void lines.push(line) } } });
+        t.teardown(() => host.close());
+        await host.register(saasBackend, options);
+        await host.ready();
+        return host;
+      };
+      const host = await start();
+      /** The job runs at the start of a process. */
+      const restart = async (running: FastifyInstance) => {
+        await running.close();
+        options.clock.advance(61_000);
+        return start();
+      };
+      const post = (path: string, payload: object, headers = {}) =>
+        host.inject({ method: 'POST', url: `/api${path}`, payload, headers });
+      const register = async (name: string) => {
+        const given = { email: `${name}@example.test`, password: PASSWORD };
+        const { user, accessToken } = (await post('/auth/register', given)).json().data;
+        return { id: user.id as string, headers: { authorization: `Bearer ${accessToken}` } };
+      };
+      const [ada, eve] = [await register('ada'), await register('eve')];
+      await client.query(
+        `CREATE TABLE ${schema}.notes (owner text CONSTRAINT notes_owner REFERENCES ${schema}.users)`,
+      );
+      await client.query(`INSERT INTO ${schema}.notes VALUES ($1)`, [ada.id]);
+
+      const refused = await post('/user/delete', { password: PASSWORD }, ada.headers);
+      t.match(refused.json(), { error: { code: 'STILL_REFERENCED' } });
+      t.equal(refused.statusCode, 409);
+      t.equal((await host.inject({ url: '/api/auth/me', headers: ada.headers })).statusCode, 401, 'closed');
+      const reported = /violates foreign key constraint \\"notes_owner\\".*ON DELETE CASCADE/;
+      t.equal(lines.filter((line) => reported.test(line)).length, 1);
+      t.notMatch(lines.join(), ada.id, 'the log has no IDs of users');
+
+      const users = userCollection(store);
+      await users.updateOne({ id: eve.id }, { set: { suspendedAt: NOW, deletingAt: NOW + 1 } });
+      const second = await restart(host);
+      await waitUntil('the other account', async () => (await users.count()) === 1);
+      await waitUntil('the report', async () => lines.filter((line) => reported.test(line)).length === 2);
+      await client.query(`DROP TABLE ${schema}.notes`);
+      await restart(second);
+      await waitUntil('the deletion', async () => (await users.count()) === 0);
+    },
+  );
 
   t.test("both products work on the host's pool, and leave it open", async (t) => {
     const uri = new URL(postgres.fresh(t));

@@ -89,9 +89,7 @@ export class Connection {
 
   async #send(call: Call, timeout: string, statements: readonly Statement[]): Promise<Row[][]> {
     if (call.hasEnded) throw noResponse('PostgreSQL', false);
-    const client = await this.#pool.connect().catch((error) => {
-      throw toStoreError(error, false);
-    });
+    const client = await connectTo(this.#pool);
     // The caller has left while the call was waiting for a client.
     if (call.hasEnded) {
       client.release();
@@ -111,6 +109,15 @@ export class Connection {
       release(call, breaksConnection(error));
       throw isUnmet(error) ? new Unmet(pipeline.executed - 1) : toStoreError(error, !call.isRead);
     }
+  }
+}
+
+/** Certificates that cannot be read make the pool throw. */
+async function connectTo(pool: Pool): Promise<PoolClient> {
+  try {
+    return await pool.connect();
+  } catch (error) {
+    throw toStoreError(error, false);
   }
 }
 

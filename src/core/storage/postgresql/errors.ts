@@ -1,5 +1,5 @@
 /** Classifies errors of PostgreSQL and its driver: repeat, report to the operator, or rethrow. */
-import { RefusedDocument, StoreUnavailable, UniqueViolation } from '../collection.js';
+import { ForeignKeyViolation, RefusedDocument, StoreUnavailable, UniqueViolation } from '../collection.js';
 
 /** What PostgreSQL reports; other errors come from the connection. */
 interface ServerError extends Error {
@@ -10,6 +10,8 @@ interface ServerError extends Error {
 
 const INVALID_TEXT = '22P02';
 const UNIQUE_VIOLATION = '23505';
+/** Of a key with `ON DELETE RESTRICT`: the other one before PostgreSQL 18. */
+const KEY_VIOLATIONS = new Set(['23503', '23001']);
 const READ_ONLY = '25006';
 const QUERY_CANCELED = '57014';
 const STARTING_UP = '57P03';
@@ -17,11 +19,20 @@ const STARTING_UP = '57P03';
 /** Transactions that PostgreSQL has undone because of another one: a deadlock, and a conflict at a stricter isolation. */
 const CONFLICTS = new Set(['40P01', '40001']);
 
+/** Errors of the connection whose cause is in the URI, by code and message, and their remedies. */
+const URI_REMEDIES: readonly (readonly [problem: RegExp, remedy: string])[] = [
+  [/ALTNAME/, 'Use a host name of its certificate in the URI.'],
+  [/CERT|SIGNATURE|OSSL/, 'Correct sslrootcert, sslcert and sslkey in the URI.'],
+  [/not support SSL/, 'Enable TLS at the server, or remove sslmode from the URI.'],
+  [/, open '/, 'Correct the path in the URI.'],
+  [/password must be/, 'Correct the user or the password in its URI.'],
+];
+
 /** Errors that the statement did not cause, by the beginning of their code, and their remedies. */
 const REMEDIES: readonly (readonly [prefix: string, remedy: string])[] = [
   ['08', 'Start it, or correct the host in its URI.'],
   [READ_ONLY, 'Connect to the primary, and check default_transaction_read_only there.'],
-  ['28', 'Correct the user or the password in its URI, or allow the user in pg_hba.conf.'],
+  ['28', 'Correct the user, the password or sslmode in its URI, or allow the user in pg_hba.conf.'],
   ['3D000', 'Create the database, or correct its name in the URI.'],
   ['42501', 'Grant the user of the URI access to the schema and its tables.'],
   ['53100', 'Free up disk space.'],
@@ -42,7 +53,7 @@ export const UNMET = 'no match in';
 export const UNCOUNTABLE = 'cannot increment';
 
 export function isServerError(error: unknown): error is ServerError {
-  const { code, severity } = error as { code?: unknown; severity?: unknown };
+  const { code, severity } = (error ?? {}) as { code?: unknown; severity?: unknown };
   return typeof severity === 'string' && typeof code === 'string';
 }
 
@@ -92,7 +103,7 @@ export function toStoreError(error: unknown, mayHaveTakenEffect: boolean): unkno
   const problem = `PostgreSQL: ${error.message}`;
   if (!isServerError(error)) {
     const isSystemError = /^E[A-Z]+$/.test(String((error as NodeJS.ErrnoException).code));
-    const remedy = isSystemError && 'Start it, or correct the host in its URI.';
+    const remedy = remedyInUri(error) ?? (isSystemError && 'Start it, or correct the host in its URI.');
     return new StoreUnavailable(problem, { cause: error, mayHaveTakenEffect, ...(remedy && { remedy }) });
   }
   const { code, constraint = '' } = error;
@@ -101,6 +112,8 @@ export function toStoreError(error: unknown, mayHaveTakenEffect: boolean): unkno
     const [, collection, field] = /^(\w+)\.(\w+)(?: unique)?$/.exec(constraint) ?? [];
     return collection && field ? new UniqueViolation(collection, field) : error;
   }
+  // Without the cause, because its detail contains the ID.
+  if (KEY_VIOLATIONS.has(code)) return new ForeignKeyViolation(problem);
   if (code === INVALID_TEXT) {
     const [, field] = error.message.split(`${UNCOUNTABLE} `);
     const [name] = /^\w+/.exec(field ?? '') ?? [];
@@ -121,11 +134,18 @@ export function toStoreError(error: unknown, mayHaveTakenEffect: boolean): unkno
   });
 }
 
+function remedyInUri(error: Error & { code?: string }): string | undefined {
+  const [, remedy] = URI_REMEDIES.find(([problem]) => problem.test(`${error.code} ${error.message}`)) ?? [];
+  return remedy;
+}
+
 /** Whether the same call can succeed later: nothing has taken effect, and an operator has nothing to correct. */
 export function isTransient(error: unknown): boolean {
   if (!(error instanceof StoreUnavailable) || error.mayHaveTakenEffect) return false;
   if (error instanceof Standby) return true;
   const { cause } = error;
-  if (cause === undefined) return false;
-  return !isServerError(cause) || /^(?:08|25006|40|53300|57P)/.test(cause.code);
+  if (!(cause instanceof Error)) return false;
+  return isServerError(cause)
+    ? /^(?:08|25006|40|53300|57P)/.test(cause.code)
+    : remedyInUri(cause) === undefined;
 }

@@ -20,8 +20,16 @@ export async function openSource(source: string | HostPool): Promise<Source> {
     return { pool: source.pool as Pool, schema: source.schema, release: async () => {} };
   const { schema, connections } = settingsOf(source);
   const { default: pg } = await import('pg');
+  const uri = new URL(source);
+  const { searchParams } = uri;
+  // The driver checks the certificate with these words, too, and warns that a later version will not.
+  if (
+    !searchParams.has('uselibpqcompat') &&
+    /^(?:prefer|require|verify-ca)$/.test(searchParams.get('sslmode') ?? '')
+  )
+    searchParams.set('sslmode', 'verify-full');
   const pool = new pg.Pool({
-    connectionString: new URL(source).href,
+    connectionString: uri.href,
     max: connections,
     connectionTimeoutMillis: CALL_TIMEOUT_MS - 500,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,

@@ -101,8 +101,8 @@ export function toDocument<T>([id, doc]: Row): T {
 }
 
 /**
- * Keeps nested values as JSON text within the document: jsonb would sort their keys, and it cannot store U+0000. They are never
- * queried. A view reads them by `(doc->'field'->>'json')::json`.
+ * Keeps nested values as JSON text within the document: jsonb would sort their keys, and it cannot store U+0000. They are
+ * never queried, except by a view.
  */
 function encoded(fields: object): Record<string, unknown> {
   const entries = Object.entries(fields).map(([field, value]) => [

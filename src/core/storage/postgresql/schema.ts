@@ -120,8 +120,10 @@ function viewOf(
 ): string[] {
   const present = tables?.get(name)?.columns;
   if (Object.keys(columns).every((column) => present?.has(column))) return [];
-  const selected = Object.entries(columns).map(([column, [content, field]]) => {
-    const value = declared.has(field) ? quoteIdentifier(field) : `(doc->>'${field}')`;
+  const selected = Object.entries(columns).map(([column, [content, field, part]]) => {
+    const own = declared.has(field) ? quoteIdentifier(field) : `(doc->>'${field}')`;
+    // Nested values are kept as JSON text.
+    const value = part === undefined ? own : `((doc->'${field}'->>'json')::json->>'${part}')`;
     return `${CONTENTS[content](value)} AS ${quoteIdentifier(column)}`;
   });
   return [

@@ -160,7 +160,9 @@ async function checkServer(send: Send): Promise<string> {
   const text = "SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000";
   const [[[version = '', major] = []] = []] = await send({ text, values: [] });
   if (Number(major) < MIN_SERVER_VERSION)
-    throw new Error(`PostgreSQL ${MIN_SERVER_VERSION} or later is required`);
+    throw new StoreUnavailable(
+      `PostgreSQL ${MIN_SERVER_VERSION} or later is required, and the server is ${version}`,
+    );
   return version as string;
 }
 
