@@ -265,21 +265,30 @@ export function createResync(
         changes: [],
         failures: [],
       };
-      for (const [index, { id: customerId, userId }] of selected.entries()) {
+      let done = 0;
+      // A sync of one customer reads the user's subscriptions of the others as well, so a user is synced once.
+      for (const [userId, customerIds] of customersByUser(selected)) {
         if (signal?.aborted) break;
         try {
-          const synced = await sync.syncCustomers([customerId], userId, { dryRun });
+          const synced = await sync.syncCustomers(customerIds, userId, { dryRun });
           report.subscriptions += synced.length;
           report.changes.push(...synced.flatMap((one) => changeOf(one) ?? []));
-          if (!dryRun) await replayUnmatched?.(customerId);
+          if (!dryRun) for (const customerId of customerIds) await replayUnmatched?.(customerId);
         } catch (error) {
           report.failures.push({ userId, reason: (error as Error).message });
         }
-        onProgress?.(index + 1, selected.length);
+        done += customerIds.length;
+        onProgress?.(done, selected.length);
       }
       return report;
     },
   };
+}
+
+function customersByUser(customers: readonly CustomerDocument[]): Map<string, string[]> {
+  const groups = new Map<string, string[]>();
+  for (const { id, userId } of customers) groups.set(userId, [...(groups.get(userId) ?? []), id]);
+  return groups;
 }
 
 const ofUser = (userId: string) => ({ where: { userId }, sort: 'createdAt' }) as const;
