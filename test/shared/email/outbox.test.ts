@@ -261,7 +261,7 @@ t.test('an e-mail is retried when the mail server is silent or stops midway', as
   t.match(await mute.stored(key), { status: 'queued', attempts: 1, reason: /in time|ETIMEDOUT/ });
 
   const stalled = await mailSink(t, { message: () => new Promise(() => {}) });
-  const half = await outbox(t, { transport: transportTo(stalled.url, 200) });
+  const half = await outbox(t, { transport: transportTo(stalled.url, 1000) });
   const second = await half.put();
   await half.relay();
   t.equal(stalled.offered.length, 1);
