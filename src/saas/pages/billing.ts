@@ -206,6 +206,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
       canCancelNow:
         !actions.includes('cancel') && !actions.includes('resume') && actions.includes('cancel_now'),
       canResume: actions.includes('resume'),
+      resume: message(held.cancelAtPeriodEnd || held.cancelAt ? 'user-billing.keep' : 'user-billing.resume'),
       payHref: actions.includes('pay') && (open?.url ?? false),
     };
   }
