@@ -1,7 +1,6 @@
 import { HOUR, SECOND } from '../../../core/kernel/clock.js';
 import type { Job } from '../../../core/ops/jobs.js';
 import type { Change } from '../../../core/storage/collection.js';
-import { pagesOf } from '../../../core/storage/pages.js';
 import type { BillingContext } from '../context.js';
 import { isProviderError } from '../errors.js';
 import type { Gateway } from '../provider/gateway.js';
@@ -27,8 +26,7 @@ export function createProfileSync({ customers, users, clock, log }: BillingConte
     for (let isMore = true; isMore && !signal.aborted; ) {
       const changes = await users.profileChanges.list(PAGE_SIZE);
       for (const { userId, changedAt } of changes) {
-        for await (const page of pagesOf(customers, { where: { userId }, sort: 'createdAt' }))
-          for (const { id } of page) await customers.updateOne({ id }, profileChange(clock.now()));
+        await customers.updateMany({ userId }, profileChange(clock.now()));
         await users.profileChanges.acknowledge(userId, changedAt);
       }
       isMore = changes.length === PAGE_SIZE;

@@ -1,7 +1,6 @@
 import { toTimestampOrNull } from '../../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
-import { UniqueViolation } from '../../../core/storage/collection.js';
 import { pagesOf } from '../../../core/storage/pages.js';
 import type { BillingContext, CommitPart } from '../context.js';
 import type { QuotaView } from '../schemas.js';
@@ -24,7 +23,7 @@ export interface Consumption extends QuotaView {
 const idOf = (userId: string, name: string) => `${userId}:${name}`;
 
 export function createQuotas(context: BillingContext) {
-  const { quotas, credits, users, plans, usage, pastDue, commit, tryCommit, clock, random } = context;
+  const { quotas, credits, users, plans, usage, pastDue, tryCommit, commitForUser, clock, random } = context;
 
   const find = async (userId: string) => {
     const user = await users.find(userId);
@@ -131,8 +130,9 @@ export function createQuotas(context: BillingContext) {
         if (counted) return { allowed: true, ...view(name, rule, counted) };
         const stored = await quotas.findOne({ id });
         const empty = { id, userId, name, start, used: 0, credits: 0 };
-        const left = Math.max(0, limit - usedIn(stored, rule)) + (stored?.credits ?? 0);
-        if (quantity > left && overuse === 'refused') return { allowed: false, ...view(name, rule, stored) };
+        const present = view(name, rule, stored);
+        if (present.left !== null && quantity > present.left && overuse === 'refused')
+          return { allowed: false, ...present };
         const next = stored ? await exceed(stored, rule, quantity) : await begin(empty);
         if (stored && next) return { allowed: true, ...view(name, rule, next) };
       }
@@ -164,17 +164,13 @@ export function createQuotas(context: BillingContext) {
       if (typeof key !== 'string' || key === '')
         throw invalidFields({ path: 'key', message: 'must be a text' });
       const rule = await ruleOf(userId, name);
-      for (;;) {
-        const stored = await quotas.findOne({ id: idOf(userId, name) });
+      await commitForUser(userId, async (user) => {
         const parts = await crediting(userId, { [name]: quantity }, key);
-        if (parts.length === 0) return view(name, rule, stored);
-        const isMade = await commit([...parts, users.locking({ id: userId })]).catch((error: unknown) => {
-          if (error instanceof UniqueViolation) return null;
-          throw error;
-        });
-        if (isMade?.committed) return view(name, rule, await quotas.findOne({ id: idOf(userId, name) }));
-        await find(userId);
-      }
+        return parts.length > 0 ? [...parts, users.locking(user)] : null;
+      });
+      // The account may have been deleted meanwhile.
+      await find(userId);
+      return view(name, rule, await quotas.findOne({ id: idOf(userId, name) }));
     },
 
     crediting,
