@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withLeadingSlash } from '../../core/config/public-url.js';
-import type { CommitParts } from '../../core/ops/commit.js';
+import { type CommitParts, decideAndCommit } from '../../core/ops/commit.js';
 import type { EventOf } from '../../core/ops/events.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
@@ -65,16 +65,15 @@ export function createBillingContext(
      * Commits what `derive` reads and changes for a user, again after each concurrent write. Nothing if it returns null, or if the user
      * does not exist or is being deleted.
      */
-    async commitForUser(
+    commitForUser: (
       userId: string,
       derive: (user: BillingUser) => Promise<readonly CommitPart[] | null>,
-    ): Promise<void> {
-      for (;;) {
+    ): Promise<void> =>
+      decideAndCommit(commit, async () => {
         const user = await users.find(userId);
         const parts = user && !user.isBeingDeleted ? await derive(user) : null;
-        if (!parts || (await tryCommit(parts))) return;
-      }
-    },
+        return { parts: parts ?? [], result: undefined, repeatIfTaken: true };
+      }),
     // Without an API key nothing is added to checkouts and usage, but the deletion of an account removes what was stored
     // while a key was configured.
     ...trialCollections(store),
