@@ -161,7 +161,7 @@ fastify.saas.events.on('user.registered', ({ id, at, userId, user }) => {});
 
 Each has \`id\` and \`at\` (ISO 8601). The types are in [SaasEvents](api.md#saasevents). Listeners are called after the commit of the change, which stores the event for
 [webhooks](webhooks.md), too: a process that is killed in between calls no listener, but the webhook is sent. More: [Accounts](accounts.md#events),
-[Billing](billing.md#events-for-your-code).
+[Billing](billing-webhooks.md#events-for-your-code).
 
 ${table(['Event', 'Meaning', 'Fields'], rows)}`;
 }

@@ -136,8 +136,8 @@ export interface SaasBackendOptions extends SaasRuntimeOptions {
    */
   billingPrices?: Values['billingPrices'];
   /**
-   * Plans with prices, features, limits and checkout options, as JSON (docs/billing.md#plans). The option is an object:
-   * { plans: … }. Variable: `BILLING_PLANS`, or `BILLING_PLANS_FILE` for the path of a file.
+   * Plans with prices, features, limits and checkout options, as JSON (docs/billing-plans.md#plans). The option is an
+   * object: { plans: … }. Variable: `BILLING_PLANS`, or `BILLING_PLANS_FILE` for the path of a file.
    */
   billing?: Values['billing'];
   /**

@@ -230,7 +230,7 @@ t.test('the commands about a user work as printed beside a running saas-backend'
   const pasted = (commands: string) => paste(t, commands, env, cwd);
 
   t.match(await pasted(commandsIn('docs/accounts.md', 'Suspension')), /state +suspended/);
-  t.match(await pasted(commandsIn('docs/billing.md', 'Grants')), /pro \(granted\)/);
+  t.match(await pasted(commandsIn('docs/billing-plans.md', 'Grants')), /pro \(granted\)/);
   const trial = 'Without an account of Stripe';
   const script = blocksOf('docs/billing.md').find((one) => one.language === 'js' && one.heading === trial);
   writeFileSync(join(cwd, 'subscribe.mjs'), script?.text ?? '');

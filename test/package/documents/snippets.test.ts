@@ -30,7 +30,8 @@ const COMMON: Record<string, string> = {
 const NAMES: Record<string, Record<string, string>> = {
   'docs/accounts.md': { email: 'string', password: 'string' },
   'docs/agents-in-your-api.md': { listFiles: '(userId: string) => Promise<string[]>' },
-  'docs/billing.md': {
+  'docs/billing-limits.md': { request: "import('fastify').FastifyRequest" },
+  'docs/billing-plans.md': {
     request: "import('fastify').FastifyRequest",
     count: 'number',
     reportsOf: '(userId: string, plan: string) => Promise<string[]>',
