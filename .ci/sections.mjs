@@ -66,7 +66,7 @@ export const SECTIONS = [
     run: 'npm run test:engines',
     needs: ['mongod', 'openssl'],
     tests: list(
-      `saas/auth/processes saas/auth/round-trips bin/store-copy bin/store-sql bin/stores idp/oidc/processes
+      `saas/auth/processes saas/auth/round-trips saas/billing/quota-processes bin/store-copy bin/store-sql bin/stores idp/oidc/processes
       core/storage/mongodb core/storage/mongodb-batches ${ON_POSTGRESQL}`,
     ),
   },
