@@ -37,7 +37,8 @@ async function race(t: Test, databaseUri: string): Promise<void> {
 }
 
 await onEngines((engine, fresh) => {
-  t.test(`${engine}: four processes, one of them killed, never use more than a limit, and none is lost`, (t) =>
-    race(t, fresh(t)),
+  t.test(
+    `${engine}: four processes, one of them killed, never use more than a limit, and none is lost`,
+    (t) => race(t, fresh(t)),
   );
 });
