@@ -9,7 +9,7 @@ import { AppError } from '../core/kernel/errors.js';
 import type { AccountModuleOptions } from '../shared/account-pages/page.js';
 import type { AccountSources, Person } from '../shared/account-pages/sources.js';
 import type { SaasBase } from './base.js';
-import { formatAmount } from './billing/notifications.js';
+import { formatAmount } from './billing/mails.js';
 import type { SaasModules } from './modules.js';
 import type { UserPagesModule } from './pages/module.js';
 

@@ -16,7 +16,6 @@ import {
   checkoutCollection,
   customerCollection,
   duplicateCollection,
-  eventMarkCollection,
   paymentCollection,
   paymentEventCollection,
   subscriptionCollection,
@@ -56,7 +55,6 @@ export function declareSaasCollections(store: Store): void {
     agentLinkCollection,
     usedAgentProofCollection,
     paymentEventCollection,
-    eventMarkCollection,
     endpointCollection,
     deliveryCollection,
   ];

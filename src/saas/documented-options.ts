@@ -151,6 +151,11 @@ export interface SaasBackendOptions extends SaasRuntimeOptions {
    */
   billingAllowPause?: Values['billingAllowPause'];
   /**
+   * The e-mails about payments that users receive, separated by commas; none for no e-mail. Variable: `BILLING_MAILS`.
+   * Default: all.
+   */
+  billingMails?: Values['billingMails'];
+  /**
    * Secret that verifies webhook signatures. At least 32 characters in production. Without it, the webhook responds with
    * 503. Variable: `PAYMENT_WEBHOOK_SECRET`, or `PAYMENT_WEBHOOK_SECRET_FILE` for the path of a file.
    */

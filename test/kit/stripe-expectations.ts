@@ -228,6 +228,8 @@ function wrongMails(
     const { id, attempt_count: attempt, next_payment_attempt: next, trial_end: trialEnd } = data.object;
     const to = addresses.get(String(data.object['customer']));
     const which = attempt === 1 ? 'first' : next === null ? 'last' : undefined;
+    const receipt = receiptOf(type, data.object);
+    if (receipt !== undefined) expected.set(`receipt:${receipt}`, to);
     if (type === 'invoice.payment_failed' && which) {
       expected.set(`payment-failed:${id}:${which}`, to);
       // The mail is not sent if the failure arrives after the payment.
@@ -241,6 +243,14 @@ function wrongMails(
   return [...keys]
     .filter((key) => mails.get(key) !== expected.get(key) && (mails.has(key) || !optional.has(key)))
     .map((key) => `mail ${key} went to ${mails.get(key)} instead of ${expected.get(key)}`);
+}
+
+/** The payment of which an event queues a receipt. */
+function receiptOf(type: string, object: Record<string, unknown>): unknown {
+  const { id, amount_due: due, amount_total: total, payment_status: status, payment_intent: intent } = object;
+  if (/^invoice\.(paid|payment_succeeded)$/.test(type)) return due === 0 ? undefined : id;
+  const isPaid = type === 'checkout.session.async_payment_succeeded' || status === 'paid';
+  return /^checkout\.session\./.test(type) && isPaid && total !== 0 ? (intent ?? id) : undefined;
 }
 
 /** Each fact notifies once, whichever of its events arrives first. */

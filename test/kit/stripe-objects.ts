@@ -36,6 +36,8 @@ export interface WorldSubscription {
   addOns?: { id: string; price: string }[];
   /** A discount that applies to all items. */
   discount?: string | null;
+  /** The payment method of its customer. */
+  card?: Json;
   /** Since when the collection of payments is paused, in which way. */
   pauseBehavior?: string | null;
 }

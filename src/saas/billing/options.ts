@@ -1,9 +1,10 @@
 import type { Static, TObject } from 'typebox';
 import { Type } from 'typebox';
-import { option } from '../../core/config/options.js';
+import { option, parseList } from '../../core/config/options.js';
 import { isLoopback, pathProblem } from '../../core/config/public-url.js';
 import { formatValue } from '../../core/config/validation-messages.js';
 import { secretWeakness } from '../../core/kernel/secrets.js';
+import { BILLING_MAILS } from './notifications.js';
 import { PlansOption, parsePlans, plansProblem } from './plans/options.js';
 
 export const billingOptions = {
@@ -61,6 +62,20 @@ export const billingOptions = {
     // Any other value prevents the start, so that "false" does not enable it.
     parse: (text) => ({ 0: false, 1: true })[text] ?? text,
   }),
+  billingMails: option(
+    Type.Optional(
+      Type.Array(Type.Enum([...BILLING_MAILS]), {
+        accepts: `all, none, or some of ${BILLING_MAILS.join(', ')}`,
+        examples: ['receipt,payment-failed'],
+      }),
+    ),
+    {
+      env: 'BILLING_MAILS',
+      doc: 'The e-mails about payments that users receive, separated by commas; none for no e-mail.',
+      shown: 'all',
+      parse: (text) => ({ all: [...BILLING_MAILS], none: [] })[text] ?? parseList(text),
+    },
+  ),
   paymentWebhookSecret: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'PAYMENT_WEBHOOK_SECRET',
     doc: 'Secret that verifies webhook signatures. At least 32 characters in production. Without it, the webhook responds with 503.',

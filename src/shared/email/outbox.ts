@@ -16,7 +16,7 @@ export interface Mail {
   /** One address, as stored in the account and never directly from a request. */
   to: string;
   template: MailName;
-  /** The values of the template. A `link` begins with PUBLIC_URL. `siteName` and `siteUrl` are added. */
+  /** The values of the template. A `link` begins with PUBLIC_URL, and `invoiceLink` is the payment provider's. `siteName` and `siteUrl` are added. */
   values: Record<string, string | Localized>;
   /** The language of the recipient, if known. */
   locale?: string | undefined;
@@ -50,6 +50,8 @@ export function createOutbox(options: OutboxOptions) {
       const values = localizeMailValues(given, messages.catalogue(locale));
       validateValues(template, values);
       if (values['link'] !== undefined) validateLink(values['link'], publicUrl());
+      if (values['invoiceLink'] !== undefined && !/^https:\/\//.test(values['invoiceLink']))
+        throw new TypeError('The page of an invoice is at an https address.');
       if (!isEmailAddress(to)) throw new TypeError('A mail goes to exactly one address.');
       if (!content && hasSecretLink(template))
         throw new TypeError(`The link of '${template}' needs encryption.`);

@@ -1,5 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { BILLING_MAILS } from '../../../src/saas/billing/notifications.js';
 import { SECRETS } from '../../kit/app.js';
 
 /** The values of each variable of both programs. A variable without cases fails the tests. */
@@ -443,6 +444,14 @@ export function saasCases(folder: string): Record<string, Cases> {
         ['0', false],
       ],
       invalid: ['true', 'false', 'yes'],
+    },
+    BILLING_MAILS: {
+      valid: [
+        ['receipt, renewal', ['receipt', 'renewal']],
+        ['none', []],
+        ['all', [...BILLING_MAILS]],
+      ],
+      invalid: ['receipts', 'welcome', 'receipt,none'],
     },
     BILLING_PAST_DUE: {
       default: 'entitled',

@@ -3,6 +3,7 @@ import type { Test } from 'tap';
 import type { User } from '../../../src/core/http/schemas.js';
 import type { BillingConfiguration } from '../../../src/saas/billing/options.js';
 import type { Json } from '../../../src/saas/billing/provider/json.js';
+import { mailCollection } from '../../../src/shared/email/store.js';
 import {
   type Account,
   type Answer,
@@ -13,6 +14,7 @@ import {
   storeOf,
 } from '../../kit/app.js';
 import { billingOn, runJobs, type TestBilling } from '../../kit/billing.js';
+import { storedValues } from '../../kit/mail.js';
 import { signWebhook } from '../../kit/sign-webhook.js';
 import { type ProviderCall, type StripeApi, stripeApi } from '../../kit/stripe.js';
 import type { WorldSubscription } from '../../kit/stripe-objects.js';
@@ -201,4 +203,12 @@ export function ordersOf<T>(things: T[]): T[][] {
   return things.flatMap((first, index) =>
     ordersOf(things.toSpliced(index, 1)).map((rest) => [first, ...rest]),
   );
+}
+
+/** The stored mails, of one template or all. */
+export async function mailsOf(t: Test, app: SaasApp, template?: string) {
+  const { items } = await mailCollection(await storeOf(t, app)).page({ sort: 'id', limit: 50 });
+  return items
+    .map((mail) => ({ ...mail, values: storedValues(mail, SECRETS.jwtRefreshSecret) }))
+    .filter((mail) => template === undefined || mail.template === template);
 }

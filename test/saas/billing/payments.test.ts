@@ -1,13 +1,20 @@
-import t, { type Test } from 'tap';
-import { formatAmount } from '../../../src/saas/billing/notifications.js';
+import t from 'tap';
+import { formatAmount } from '../../../src/saas/billing/mails.js';
 import type { Json } from '../../../src/saas/billing/provider/json.js';
 import { paymentCollection, paymentEventCollection } from '../../../src/saas/billing/store.js';
-import { mailCollection } from '../../../src/shared/email/store.js';
-import { type SaasApp, SECRETS, storeOf } from '../../kit/app.js';
-import { storedValues } from '../../kit/mail.js';
+import { storeOf } from '../../kit/app.js';
 import { subscriptionObject } from '../../kit/stripe-objects.js';
 import { waitUntil } from '../../kit/wait.js';
-import { eventOf, invoiceEvent, items, ordersOf, type Shop, shop, subscriptionEvent } from './kit.js';
+import {
+  eventOf,
+  invoiceEvent,
+  items,
+  mailsOf,
+  ordersOf,
+  type Shop,
+  shop,
+  subscriptionEvent,
+} from './kit.js';
 
 /** Invoices, refunds and disputes: their records and notifications. */
 
@@ -71,13 +78,6 @@ function addPayment({ world }: Shop['api'], customer: string, number = 1): void 
   const charge = { id: `ch_${number}`, intent: `pi_${number}`, created: world.now };
   const invoice = `in_${number}`;
   world.payments.set(invoice, { invoice, subscription, status: 'paid', amount: 2900, charge, refunded: 0 });
-}
-
-async function mailsOf(t: Test, app: SaasApp, template?: string) {
-  const { items } = await mailCollection(await storeOf(t, app)).page({ sort: 'id', limit: 50 });
-  return items
-    .map((mail) => ({ ...mail, values: storedValues(mail, SECRETS.jwtRefreshSecret) }))
-    .filter((mail) => template === undefined || mail.template === template);
 }
 
 t.test('two events about one payment notify once, however they are delivered', async (t) => {
@@ -413,27 +413,4 @@ t.test('each change sends one e-mail and emits one event', async (t) => {
   t.match(received.at(-1), { status: 'canceled', plan: 'pro', entitled: false });
   const last = { invoiceId: 'in_1', attempt: 3, isLastAttempt: true, amount: 2900, currency: 'eur' };
   t.match(received[4], last);
-});
-
-t.test('a cancelled trial is not announced as converting to a paid plan', async (t) => {
-  const { app, deliver, buyer } = await shop(t);
-  const ada = await buyer();
-  const end = 2_209_000_000;
-  const cases: [name: string, told: Json, isAnnounced: boolean][] = [
-    ['goes_on', {}, true],
-    ['cancelled', { cancel_at_period_end: true }, false],
-    ['ends_with_it', { cancel_at: end }, false],
-    ['ends_later', { cancel_at: end + 86_400 }, true],
-  ];
-  for (const [id, told] of cases) {
-    const object = { id, customer: ada.customer, status: 'trialing', trial_end: end, items: items() };
-    await deliver(subscriptionEvent('created', 0, object));
-    t.equal(await deliver(subscriptionEvent('trial_will_end', 1, { ...object, ...told })), 'processed');
-  }
-  const mails = await mailsOf(t, app, 'trial-ending');
-  t.same(
-    mails.map(({ key }) => key.split(':')[1]).sort(),
-    cases.flatMap(([name, , isAnnounced]) => (isAnnounced ? [name] : [])).sort(),
-  );
-  t.same(new Set(mails.map(({ values }) => values['plan'])), new Set(['pro']));
 });

@@ -73,8 +73,8 @@ t.test('events without an effect are ignored whatever they contain, and are not 
     'an object without an ID': {
       id: 'evt_1',
       object: 'event',
-      type: 'invoice.upcoming',
-      data: { object: { object: 'invoice', customer: 'cus_1', lines: { data: [] } } },
+      type: 'balance.available',
+      data: { object: { object: 'balance', available: [] } },
     },
     'a thin event': {
       id: 'evt_4',

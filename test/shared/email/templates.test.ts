@@ -42,10 +42,10 @@ const SITE = { siteName: 'Northwind', siteUrl: 'https://app.example.test' };
 const GAPS = / {2}|\bfor \.| to {2}| of at|\n\n\n/;
 
 t.test(
-  'every e-mail has its required content as text and HTML, and links only to the application',
+  'every e-mail has its required content as text and HTML, and links only to the application and its invoices',
   async (t) => {
     const templates = loadTemplates();
-    t.equal(MAIL_NAMES.length, 19);
+    t.equal(MAIL_NAMES.length, 23);
     for (const name of MAIL_NAMES) {
       const values = sampleValues(name, SITE.siteUrl, english);
       const { subject, text, html } = templates.render(name, { ...values, ...SITE }, english);
@@ -53,11 +53,13 @@ t.test(
       for (const body of [text, html]) t.notMatch(body, /\{\{|\}\}|undefined|\[object/, name);
       const links = [...html.matchAll(/(?:href|src)="([^"]*)"/g)].map(([, link = '']) => link);
       t.ok(links.length >= 3, `${name} has a button, the bare link and the site`);
-      t.ok(links.every((link) => link.startsWith('https:&#x2F;&#x2F;app.example.test')));
+      const isOurs = (link: string) => link.startsWith('https:&#x2F;&#x2F;app.example.test');
+      const invoice = values['invoiceLink']?.replaceAll('/', '&#x2F;');
+      t.ok(links.every((link) => isOurs(link) || link === invoice));
       t.notMatch(html, /<script|<img|@import|url\(/, name);
       for (const link of [values['link'], SITE.siteUrl]) if (link) t.ok(text.includes(link), name);
 
-      const { name: _, plan, amount, when, ipAddress, browser, ...least } = values;
+      const { name: _, plan, amount, when, ipAddress, browser, paidOn, invoiceLink, ...least } = values;
       const bare = templates.render(name, { ...least, ...SITE }, english);
       for (const gap of [GAPS, sentence('mail.greeting'), sentence('mail.origin.when')])
         t.notMatch(bare.text, gap, `${name} without what may be missing`);

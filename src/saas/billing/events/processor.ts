@@ -3,7 +3,7 @@ import { UniqueViolation, type Write } from '../../../core/storage/collection.js
 import type { BillingContext, CommitPart } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
 import { isEntitled } from '../entitlement.js';
-import { createMailFor, mailContent } from '../notifications.js';
+import { createBillingMails } from '../mails.js';
 import type { Projector } from '../projection.js';
 import { type EventOutcome, listSubscriptions, type PaymentEventDocument } from '../store.js';
 import { subscriptionNotification } from '../subscription/writer.js';
@@ -11,6 +11,7 @@ import type { ChargeRecorder, LocatedCharge } from './charges.js';
 import { type EventLeases, EventTaken, type ReceivedEvent } from './leases.js';
 import type { PaymentRecorder, RecordedPayment } from './payments.js';
 import {
+  isAnnouncement,
   isCharge,
   isCustomer,
   isInvoice,
@@ -55,10 +56,10 @@ export interface ProcessOptions {
   record?(outcome: EventOutcome): Effect;
 }
 
-/** An event without a subscription, or `trial_will_end`, which only queues a mail. */
+/** An event without a subscription, or one that only queues a mail. */
 const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: false };
 
-/** A failed payment whose invoice was paid or voided before the event arrived. */
+/** A failed or unconfirmed payment whose invoice was paid or voided before the event arrived. */
 const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false };
 
 export function createEventProcessor(context: BillingContext, deps: EventProcessorDependencies) {
@@ -66,7 +67,7 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
   const { leases, recorder, charges, purchaseRecorder, subscriptionEvents, projector, links } = deps;
   const findOwner = createOwnerLookup(context, { links, charges });
   const concernsLiveData = createLiveDataCheck(context);
-  const mailFor = createMailFor(context);
+  const mails = createBillingMails(context);
 
   const handle = async (received: ReceivedEvent, assignedTo?: string): Promise<HandledEvent> => {
     const event = { ...received.event, beforeCall: () => leases.acquire(received) };
@@ -84,7 +85,9 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
     const recorded = isPayment ? await recordPayment(event, owner) : null;
     const held = { ...(applied.isProjected && { subscription }), ...recorded?.held };
     const isProjected = Object.keys(held).length > 0;
-    const sendsMail = mailContent(event) !== null && (!isPayment || recorded?.isFirst === true);
+    const isNews = recorded?.isFirst !== false && applied !== OBSOLETE;
+    const contents = isNews ? await mails.contentsFor(event, subscription ?? owner.subscription) : [];
+    const sendsMail = contents.length > 0;
     if (user === undefined && (isProjected || sendsMail)) user = await find();
     if (user === null || user?.isBeingDeleted) return { outcome: 'unmatched', parts: [] };
 
@@ -94,11 +97,12 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
       : isProjected
         ? await projector.projecting(user, held)
         : [isLocked ? users.locking(user) : undefined];
-    const mail = user && sendsMail ? mailFor(event, user, subscription ?? owner.subscription) : undefined;
+    const subject = subscription ?? owner.subscription ?? recorded?.held?.purchase;
+    const queued = contents.map((content) => user && mails.mail(content, event, user, subject));
     const updated = change && subscription && (await subscriptionUpdated(event, subscription));
     return {
       outcome: isPayment ? 'processed' : applied.outcome,
-      parts: [applied.write, updated, owner.link, ...ofUser, ...(recorded?.parts ?? []), mail],
+      parts: [applied.write, updated, owner.link, ...ofUser, ...(recorded?.parts ?? []), ...queued],
       releases: change === 'inserted' || owner.link ? [event.subscriptionId, event.customerId] : [],
     };
   };
@@ -106,16 +110,15 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
   const timeOf = ({ created = clock.now() }: PaymentEvent): number => created;
 
   const applyToSubscription = async (event: PaymentEvent, owner: EventOwner): Promise<AppliedEvent> => {
-    const { type, subscriptionId } = event;
-    const isApplicable = !isSession(event) && type !== 'customer.subscription.trial_will_end';
-    if (subscriptionId === undefined || !isApplicable) return NOT_APPLICABLE;
+    const { subscriptionId } = event;
     if (await isAlreadySettled(event)) return OBSOLETE;
+    if (subscriptionId === undefined || isSession(event) || isAnnouncement(event)) return NOT_APPLICABLE;
     return subscriptionEvents.prepare(event, subscriptionId, owner);
   };
 
-  /** Whether an event reports a failure of an invoice that has been paid or voided since. */
+  /** Whether an event reports a failure, or a required confirmation, of an invoice that has been paid or voided since. */
   const isAlreadySettled = async ({ type, objectId }: PaymentEvent): Promise<boolean> => {
-    if (type !== 'invoice.payment_failed') return false;
+    if (type !== 'invoice.payment_failed' && type !== 'invoice.payment_action_required') return false;
     const stored = await payments.findOne({ id: objectId });
     return stored !== null && stored.status !== 'failed';
   };

@@ -27,7 +27,7 @@ export interface PaymentEvent {
   beforeCall?(): Promise<void>;
 }
 
-/** The event types that have an effect here. */
+/** The event types that have an effect here: those of the webhook endpoint at the provider. */
 export const HANDLED_EVENT_TYPES: ReadonlySet<string> = new Set([
   'customer.subscription.created',
   'customer.subscription.updated',
@@ -40,6 +40,8 @@ export const HANDLED_EVENT_TYPES: ReadonlySet<string> = new Set([
   'invoice.paid',
   'invoice.payment_succeeded',
   'invoice.payment_failed',
+  'invoice.payment_action_required',
+  'invoice.upcoming',
   'invoice.voided',
   'charge.refunded',
   'charge.dispute.created',
@@ -49,7 +51,19 @@ export const HANDLED_EVENT_TYPES: ReadonlySet<string> = new Set([
   'checkout.session.async_payment_failed',
   'customer.created',
   'customer.updated',
+  'customer.source.expiring',
 ]);
+
+/** Those that only queue an e-mail. */
+const ANNOUNCEMENTS = [
+  'customer.subscription.trial_will_end',
+  'customer.source.expiring',
+  'invoice.payment_action_required',
+  'invoice.upcoming',
+];
+
+/** Whether an event changes nothing that is stored, and only queues an e-mail. */
+export const isAnnouncement = ({ type }: { type: string }): boolean => ANNOUNCEMENTS.includes(type);
 
 export const isInvoice = ({ type }: { type: string }): boolean => type.startsWith('invoice.');
 
@@ -77,12 +91,14 @@ export function parseEvent(payload: string, signature: string): PaymentEvent | n
   if (isThin(body) || !HANDLED_EVENT_TYPES.has(String(type))) return null;
   const data = asObject(body['data']);
   const object = asObject(data['object']);
-  requireIdentifiers({ 'data.object.id': object['id'] });
+  // An upcoming invoice has no ID before API version 2025-03-31.
+  const objectId = object['id'] ?? (type === 'invoice.upcoming' ? id : undefined);
+  requireIdentifiers({ 'data.object.id': objectId });
   const created = asTime(body['created']);
   const event = {
     id: isIdentifier(id) ? id : signature,
     type: String(type),
-    objectId: String(object['id']),
+    objectId: String(objectId),
     ...(created !== undefined && { created }),
     ...(typeof livemode === 'boolean' && { livemode }),
     object,

@@ -4,7 +4,7 @@ import type { CustomerLinks } from '../customers/customers.js';
 import { billingErrors, isCustomerMissing } from '../errors.js';
 import { subscriptionOf } from '../events/provider-objects.js';
 import type { Gateway } from '../provider/gateway.js';
-import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
+import { asInteger, asLink, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import { createResponseCache } from '../provider/response-cache.js';
 import type { Invoice, Plan } from '../schemas.js';
 import { FREE_PLAN } from './options.js';
@@ -133,7 +133,3 @@ function invoiceView(invoice: Json): Invoice | null {
     subscriptionId: subscriptionOf(invoice) ?? null,
   };
 }
-
-/** Only https, because clients use it as a link. */
-const asLink = (value: unknown): string | null =>
-  typeof value === 'string' && /^https:\/\//.test(value) ? value : null;

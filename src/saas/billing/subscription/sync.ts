@@ -67,8 +67,7 @@ export function createSubscriptionSync(
     { object, asOf: at }: FetchedSubscription,
     { actor, record }: SyncedChange = {},
   ): Promise<SyncedSubscription | null> => {
-    const isChangeAnswered = record !== undefined;
-    const after = writer.merge(stored, key, { ...updateOf(stored, object, at), isChangeAnswered });
+    const after = writer.merge(stored, key, updateOf(stored, object, at));
     const fields = changedFields(stored, after);
     const parts: CommitPart[] = [writer.writing(stored, after), record];
     if (!stored || !haveSameProjection(stored, after)) {

@@ -1,0 +1,53 @@
+import { nullIfMissing, type ProviderCall } from './client.js';
+import { asInteger, asObject, asText, type Json } from './json.js';
+import { requireId } from './responses.js';
+
+/** The cards of customers. */
+
+export interface Card {
+  /** Of the payment method, or of the card as a source. */
+  id: string;
+  last4: string;
+  /** The end of its last month, as Unix time in milliseconds. */
+  expiresAt: number;
+}
+
+/** A payment method with a card, or a card as a source. Undefined for everything else, such as a bank account. */
+export function readCard(method: Json): Card | undefined {
+  const card = asObject(method['card'] ?? method);
+  const [id, last4] = [asText(method['id']), asText(card['last4'])];
+  const [year, month] = [asInteger(card['exp_year']), asInteger(card['exp_month'])];
+  if (id === undefined || last4 === undefined || year === undefined || month === undefined) return undefined;
+  return { id, last4, expiresAt: Date.UTC(year, month) };
+}
+
+/** In the order in which the provider uses them. */
+const PAYERS = [
+  'default_payment_method',
+  'default_source',
+  'customer.invoice_settings.default_payment_method',
+  'customer.default_source',
+];
+
+/** The card that pays a subscription; null if none does. */
+export async function cardOf(
+  call: ProviderCall,
+  id: string,
+  options: Parameters<ProviderCall>[1],
+): Promise<Card | null> {
+  const found = await call(
+    (stripe) =>
+      stripe.subscriptions.retrieve(id, { expand: PAYERS }, { maxNetworkRetries: 0 }).catch(nullIfMissing),
+    options,
+  );
+  if (!found) return null;
+  const { default_payment_method, default_source, customer } = asObject(requireId(found, id));
+  const { invoice_settings, default_source: source } = asObject(customer);
+  const payers = [
+    default_payment_method,
+    default_source,
+    asObject(invoice_settings)['default_payment_method'],
+  ];
+  const payer = [...payers, source].find((method) => method != null);
+  return readCard(asObject(payer)) ?? null;
+}
