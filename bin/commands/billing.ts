@@ -1,5 +1,6 @@
-import { DAY, systemClock } from '../../src/core/kernel/clock.js';
+import { systemClock } from '../../src/core/kernel/clock.js';
 import { openBillingAdministration } from '../../src/saas/administration.js';
+import { PROVIDER_RETENTION_MS } from '../../src/saas/billing/events/recovery.js';
 import type { CommandLine, CommonOptions } from '../command.js';
 import { createProgress } from '../progress.js';
 import { SAAS, withStore } from '../store.js';
@@ -11,21 +12,19 @@ interface ResyncOptions extends CommonOptions {
   dryRun?: true;
 }
 
-const DESCRIPTION = `Compare all subscriptions with the payment provider and repair the differences, for instance after \
-lost webhooks. The command can be repeated and interrupted at any time, also while the server runs. It exits with 1 when \
-the provider fails to answer for a customer, and when --user names no customer.`;
-
-/** How long the payment provider keeps its events. */
-const EVENT_RETENTION_MS = 30 * DAY;
+const DESCRIPTION = `Find what lost webhooks would have changed, and repair it. Events of the last 30 days that were not received are \
+stored for the server, which processes them like delivered ones within half a minute: purchases, refunds, disputes, payments. \
+Then all subscriptions are compared with the payment provider. The command can be repeated and interrupted at any time, also while \
+the server runs. It exits with 1 when the provider fails to answer for a customer, and when --user names no customer.`;
 
 export function define(group: CommandLine): void {
   group.examples('saas-backend billing resync --dry-run');
   group
     .command('resync')
-    .summary('Repair subscriptions that differ from the payment provider')
+    .summary('Repair what lost webhooks would have changed')
     .description(DESCRIPTION)
     .option('--user <id>', 'Only this user')
-    .option('--since <date>', 'Only users with an event since this date, at most 30 days ago')
+    .option('--since <date>', 'Only events since this date, at most 30 days ago, and their users')
     .option('--dry-run', 'Print the differences and change nothing')
     .examples(
       'saas-backend billing resync --dry-run',
@@ -42,7 +41,8 @@ async function resync(options: ResyncOptions, command: CommandLine): Promise<voi
   const since = parseSince(options, command);
   const stopping = new AbortController();
   process.once('SIGINT', () => stopping.abort());
-  const progress = createProgress({ name: 'customers', write: String });
+  const comparing = createProgress({ name: 'events', write: String });
+  const syncing = createProgress({ name: 'customers', write: String });
   let processed = 0;
   await withStore(
     SAAS,
@@ -51,20 +51,26 @@ async function resync(options: ResyncOptions, command: CommandLine): Promise<voi
       const report = await billing.run({
         dryRun,
         signal: stopping.signal,
+        onEvents: (compared) => comparing.show(compared),
         onProgress(done, total) {
           processed = done;
-          progress.show(done, total);
+          syncing.show(done, total);
         },
         ...(userId !== undefined && { userId }),
         ...(since !== undefined && { since }),
       });
-      progress.end();
-      const { customers, subscriptions, changes, failures } = report;
+      comparing.end();
+      syncing.end();
+      const { events, customers, subscriptions, changes, failures } = report;
       if (options.json) say(JSON.stringify(report));
       else {
         for (const { subscriptionId, userId: owner, before = 'unknown', after, fields } of changes) {
           say(`${subscriptionId} of ${owner}: ${before} → ${after} (${fields.join(', ')})`);
         }
+        for (const [type, count] of Object.entries(events.missing)) say(`${type}: ${count} not received`);
+        const next = dryRun ? 'were not received' : 'are processed by the server';
+        const missing = Object.values(events.missing).reduce((sum, count) => sum + count, 0);
+        say(`${events.compared} events, ${missing} of which ${next}.`);
         const outcome = dryRun ? 'differ' : 'repaired';
         say(`${customers} customers, ${subscriptions} subscriptions, ${changes.length} ${outcome}.`);
       }
@@ -85,7 +91,7 @@ function parseSince({ since }: ResyncOptions, command: CommandLine): number | un
   if (Number.isNaN(time)) command.error(`error: --since takes a date like 2030-01-31, not '${since}'.`);
   const now = systemClock.now();
   if (time > now) command.error(`error: --since takes a date in the past, not '${since}'.`);
-  if (time < now - EVENT_RETENTION_MS) {
+  if (time < now - PROVIDER_RETENTION_MS) {
     complain('The payment provider keeps events for 30 days only: omit --since to check all users.');
   }
   return time;

@@ -16,6 +16,7 @@ import {
   checkoutCollection,
   customerCollection,
   duplicateCollection,
+  eventMarkCollection,
   paymentCollection,
   paymentEventCollection,
   subscriptionCollection,
@@ -55,6 +56,7 @@ export function declareSaasCollections(store: Store): void {
     agentLinkCollection,
     usedAgentProofCollection,
     paymentEventCollection,
+    eventMarkCollection,
     endpointCollection,
     deliveryCollection,
   ];

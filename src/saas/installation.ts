@@ -7,7 +7,7 @@ import type { SaasConfiguration } from './options.js';
 const COMMANDS = {
   'saas-backend doctor': 'Checks the configuration, the store and the port.',
   'saas-backend user …': 'Creates, imports, shows, suspends and unsuspends accounts, and grants plans.',
-  'saas-backend billing resync': 'Repairs subscriptions that differ from the payment provider.',
+  'saas-backend billing resync': 'Repairs what lost events of the payment provider would have changed.',
   'saas-backend audit': 'Lists the audit, follows it, and deletes old records.',
   'saas-backend backup <file>': 'Copies the store into a file while the server runs.',
   'saas-backend store copy': 'Moves the store to another database.',

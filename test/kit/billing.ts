@@ -13,8 +13,8 @@ import { countedRandom } from './random.js';
 
 /** Billing without HTTP, with its jobs, which run only on request. */
 export interface TestBilling extends BillingModule {
-  /** `profiles` is absent without an API key. */
-  jobs: { reconcile: Job; retryUnmatched: Job; purge: Job; profiles?: Job };
+  /** `profiles` and `recovery` are absent without an API key. */
+  jobs: { reconcile: Job; retryUnmatched: Job; purge: Job; profiles?: Job; recovery?: Job };
   /** Absent without an API key. */
   sendUsage: Job | undefined;
 }
@@ -50,9 +50,10 @@ export function billingOn(
   const purge = jobs.get('billing-event-purge');
   if (!reconcile || !retryUnmatched || !purge) throw new Error('The jobs of billing have other names.');
   const profiles = jobs.get('customer-profiles');
+  const recovery = jobs.get('billing-event-recovery');
   return {
     ...billing,
-    jobs: { reconcile, retryUnmatched, purge, ...(profiles && { profiles }) },
+    jobs: { reconcile, retryUnmatched, purge, ...(profiles && { profiles }), ...(recovery && { recovery }) },
     sendUsage: jobs.get('billing-usage'),
   };
 }

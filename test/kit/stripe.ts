@@ -211,7 +211,12 @@ export async function stripeApi(world: World): Promise<StripeApi> {
     },
     'GET /v1/events': (call) => {
       const since = Number(call.query.get('created[gte]') ?? 0);
-      return listOf(world.events.filter(({ created }) => Number(created) >= since).toReversed(), call);
+      const until = Number(call.query.get('created[lte]') ?? Number.POSITIVE_INFINITY);
+      const types = [...call.query].filter(([name]) => name.startsWith('types[')).map(([, type]) => type);
+      if (types.length > 20) return rejected({ param: 'types' });
+      const isListed = ({ created, type }: Json) =>
+        Number(created) >= since && Number(created) <= until && types.includes(String(type));
+      return listOf(world.events.filter(isListed).toReversed(), call);
     },
     'GET /v1/events/:id': (_call, id) => world.events.find((event) => event['id'] === id) ?? null,
     'POST /v1/billing/meter_events': ({ form }) => {

@@ -19,7 +19,7 @@ export interface HostDatabase {
 /** The part of `fastify.pg` in use, or a pool of the host, independent of the version of `pg`. */
 export interface HostPostgres {
   /** A `Pool` of `pg`. */
-  pool: { connect(): Promise<object> };
+  pool: { connect(callback: (error: Error | undefined, client: object | undefined) => void): void };
   /** The schema. Default: `saas` or `idp`. */
   schema?: string;
 }

@@ -14,6 +14,7 @@ import { type CustomerLinks, createCustomerLinks, createEnsureCustomer } from '.
 import { createProfileSync } from './customers/profile-sync.js';
 import { createSummaryOf } from './entitlement.js';
 import { createPaymentEvents } from './events/module.js';
+import type { EventRecovery } from './events/recovery.js';
 import { webhookPlugin } from './events/webhook.js';
 import { createBillingExport } from './export.js';
 import { createBillingFigures, createFigureJob } from './figures/service.js';
@@ -25,8 +26,9 @@ import { createOpenPortal } from './portal.js';
 import { createProjector } from './projection.js';
 import { createPurchaseList } from './purchases.js';
 import { createQuotas } from './quotas/service.js';
-import { type BillingJobDependencies, createBillingJobs, createResync } from './reconcile.js';
+import { type BillingJobDependencies, createBillingJobs } from './reconcile.js';
 import { createRecords } from './records.js';
+import { createResync } from './resync.js';
 import { createSubscriptionChanges } from './subscription/changes.js';
 import { createDuplicates } from './subscription/duplicates.js';
 import { createSubscriptionService } from './subscription/service.js';
@@ -86,11 +88,11 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
     /** Absent if neither an API key nor a webhook secret is configured. */
     figures: isConfigured ? createBillingFigures(context) : undefined,
     duplicates,
-    resync: createResync(
-      context,
+    resync: createResync(context, {
       sync,
-      options.replayEvents === false ? undefined : processor.replayUnmatched,
-    ),
+      recovery: events.recovery,
+      replayUnmatched: options.replayEvents === false ? undefined : processor.replayUnmatched,
+    }),
     /** Sends changed addresses and names to the provider soon. */
     sendProfiles: gateway ? () => void product.jobs.runNow('customer-profiles') : () => undefined,
     /** The routes for users. */
@@ -121,7 +123,7 @@ function createSubscriptionWrites(context: BillingContext) {
 function addJobs(
   jobs: Jobs,
   context: BillingContext,
-  deps: BillingJobDependencies & { links: CustomerLinks },
+  deps: BillingJobDependencies & { links: CustomerLinks; recovery: EventRecovery },
 ): void {
   const { reconcile, retryUnmatched, purge } = createBillingJobs(context, deps);
   jobs.add('billing-reconcile', reconcile);
@@ -130,6 +132,7 @@ function addJobs(
   const { gateway, checkouts, clock } = context;
   if (!gateway) return;
   const usage = createUsageJobs({ ...context, reports: context.usage, links: deps.links, gateway });
+  jobs.add('billing-event-recovery', deps.recovery.job);
   jobs.add('billing-usage', usage.send);
   jobs.add('billing-usage-purge', usage.purge);
   jobs.add('customer-profiles', createProfileSync(context, gateway));

@@ -1,24 +1,20 @@
 import { DAY, MINUTE, SECOND } from '../../core/kernel/clock.js';
 import type { Job } from '../../core/ops/jobs.js';
 import { countEach, purgeEach, purgeMatching } from '../../core/ops/purge.js';
-import { pagesOf } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
-import { billingErrors, isSubscriptionMissing } from './errors.js';
+import { isSubscriptionMissing } from './errors.js';
 import type { ChargeRecorder } from './events/charges.js';
 import type { EventProcessor } from './events/processor.js';
-import { HANDLED_EVENT_TYPES, parseEvent } from './events/provider-objects.js';
 import type { PurchaseRecorder } from './events/purchase-recorder.js';
-import { asText, type Json } from './provider/json.js';
 import type { PurchaseDocument } from './purchases.js';
 import {
-  type CustomerDocument,
   EVENT_OUTCOMES,
   type PaymentDocument,
   type PaymentEventDocument,
   type PaymentEvents,
   type SubscriptionDocument,
 } from './store.js';
-import type { SubscriptionSync, SyncedSubscription } from './subscription/sync.js';
+import type { SubscriptionSync } from './subscription/sync.js';
 
 export interface BillingJobDependencies {
   processor: EventProcessor;
@@ -183,121 +179,4 @@ export function createBillingJobs(context: BillingContext, deps: BillingJobDepen
       countBacklog: (limit) => countEach(outdated().map((where) => paymentEvents.count(where, limit))),
     } satisfies Job,
   };
-}
-
-/** Repairs the effects of lost webhooks: syncs every customer, or those with recent events at the provider. */
-export type Resync = ReturnType<typeof createResync>;
-
-export interface ResyncOptions {
-  userId?: string;
-  /**
-   * Only customers with events at the provider since then, as Unix time in milliseconds. It keeps events for 30 days.
-   */
-  since?: number;
-  /** Reports the differences and changes nothing. */
-  dryRun?: boolean;
-  /** Called after each customer. */
-  onProgress?(done: number, total: number): void;
-  signal?: AbortSignal;
-}
-
-export interface ResyncReport {
-  customers: number;
-  subscriptions: number;
-  /** The repaired differences, or those found by a dry run. */
-  changes: ResyncChange[];
-  /** Customers that could not be synced. */
-  failures: { userId: string; reason: string }[];
-}
-
-export interface ResyncChange {
-  subscriptionId: string;
-  userId: string;
-  /** The previous status; absent if the subscription was not stored. */
-  before?: string;
-  after: string;
-  /** Names of the changed fields: `status`, `currentPeriodEnd`, … */
-  fields: string[];
-}
-
-/** Those that change subscriptions. The provider accepts at most 20 types. */
-const SYNCED_EVENT_TYPES = [...HANDLED_EVENT_TYPES].filter((type) =>
-  /^(customer\.subscription|invoice)\./.test(type),
-);
-
-/** @param replayUnmatched processes the unmatched events of a customer; absent if the background jobs of a server do this */
-export function createResync(
-  { customers, gateway }: BillingContext,
-  sync: SubscriptionSync | undefined,
-  replayUnmatched: ((customerId: string) => Promise<void>) | undefined,
-) {
-  const listCustomers = async (filter: {
-    customerIds?: Set<string>;
-    userId?: string;
-  }): Promise<CustomerDocument[]> => {
-    const found: CustomerDocument[] = [];
-    const { userId } = filter;
-    const query = userId === undefined ? { sort: 'id' as const } : ofUser(userId);
-    for await (const page of pagesOf(customers, query)) {
-      found.push(...page.filter(({ id }) => filter.customerIds?.has(id) ?? true));
-    }
-    return found;
-  };
-
-  return {
-    /** @throws BILLING_NOT_CONFIGURED; PAYMENT_PROVIDER_ERROR if the recent events cannot be listed */
-    async run({
-      userId,
-      since,
-      dryRun = false,
-      onProgress,
-      signal,
-    }: ResyncOptions = {}): Promise<ResyncReport> {
-      if (!gateway || !sync) throw billingErrors.BILLING_NOT_CONFIGURED();
-      const recent = since === undefined ? undefined : await gateway.eventsSince(since, SYNCED_EVENT_TYPES);
-      const selected = await listCustomers({
-        ...(recent && { customerIds: new Set(recent.flatMap((event) => customerOf(event) ?? [])) }),
-        ...(userId !== undefined && { userId }),
-      });
-      const report: ResyncReport = {
-        customers: selected.length,
-        subscriptions: 0,
-        changes: [],
-        failures: [],
-      };
-      let done = 0;
-      // A sync of one customer reads the user's subscriptions of the others as well, so a user is synced once.
-      for (const [userId, customerIds] of customersByUser(selected)) {
-        if (signal?.aborted) break;
-        try {
-          const synced = await sync.syncCustomers(customerIds, userId, { dryRun });
-          report.subscriptions += synced.length;
-          report.changes.push(...synced.flatMap((one) => changeOf(one) ?? []));
-          if (!dryRun) for (const customerId of customerIds) await replayUnmatched?.(customerId);
-        } catch (error) {
-          report.failures.push({ userId, reason: (error as Error).message });
-        }
-        done += customerIds.length;
-        onProgress?.(done, selected.length);
-      }
-      return report;
-    },
-  };
-}
-
-function customersByUser(customers: readonly CustomerDocument[]): Map<string, string[]> {
-  const groups = new Map<string, string[]>();
-  for (const { id, userId } of customers) groups.set(userId, [...(groups.get(userId) ?? []), id]);
-  return groups;
-}
-
-const ofUser = (userId: string) => ({ where: { userId }, sort: 'createdAt' }) as const;
-
-const customerOf = (event: Json): string | undefined =>
-  parseEvent(JSON.stringify(event), asText(event['id']) ?? 'none')?.customerId;
-
-function changeOf({ id, before, after, fields }: SyncedSubscription): ResyncChange | null {
-  if (fields.length === 0) return null;
-  const { userId, status } = after;
-  return { subscriptionId: id, userId, ...(before && { before: before.status }), after: status, fields };
 }

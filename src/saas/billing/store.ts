@@ -47,6 +47,16 @@ export function paymentEventCollection(store: Store): PaymentEvents {
   });
 }
 
+/** Until when the provider's events were compared with the received ones. */
+export interface EventMarkDocument {
+  id: string;
+  /** Unix time in milliseconds. */
+  until: number;
+}
+
+export const eventMarkCollection = (store: Store): Collection<EventMarkDocument> =>
+  store.collection<EventMarkDocument>('event_marks', { numbers: ['until'] });
+
 /**
  * A customer at the provider, who belongs to one user. A user can have several, for example one that a Payment Link created and one from
  * before this product.
@@ -173,8 +183,10 @@ export interface SubscriptionDocument extends SubscriptionTerms {
   statusAt: number;
   /** When the last applied update was received: used to detect older events without a time. */
   heardAt: number;
-  /** Time of the next sync: at once while uncertain, else after the end of the period. */
+  /** Time of the next sync: at once while uncertain, else that of `changeCheckAt`, of the end of the trial, or after the end of the period. */
   recheckAt?: number;
+  /** When to look for the result of a change that the provider has not answered. */
+  changeCheckAt?: number;
   /** Incremented by every write, for optimistic locking. */
   rev: number;
   createdAt: number;

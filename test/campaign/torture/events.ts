@@ -233,6 +233,14 @@ const postgresqlEvents: TortureEvent[] = [
     },
   },
   {
+    name: 'connections exhausted',
+    async run(setting) {
+      const release = await pairOf(setting).exhaust();
+      await sleep(2500);
+      await release();
+    },
+  },
+  {
     name: 'tables locked',
     async run(setting) {
       const unlocks = await Promise.all(

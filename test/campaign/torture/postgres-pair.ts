@@ -11,6 +11,9 @@ const SETTINGS = {
   wal_keep_size: '1GB',
 };
 
+/** How often programs lose the connections that they have got back. */
+const EVICTIONS = 10;
+
 /** A primary and its synchronous standby. Programs reach the primary at the address of a proxy, which a failover moves. */
 export class PostgresPair {
   readonly engine = 'postgresql';
@@ -79,6 +82,28 @@ export class PostgresPair {
     this.#proxy.target = next.port;
     await old.follow(next);
     [this.#primary, this.#standby] = [next, old];
+  }
+
+  /** Takes all connections of the primary, also those of the programs; the result releases them. */
+  async exhaust(): Promise<() => Promise<void>> {
+    const clients: pg.Client[] = [];
+    const take = async (): Promise<boolean> => {
+      const client = new pg.Client(this.#primary.uri);
+      client.on('error', () => {});
+      const isTaken = await client.connect().then(
+        () => true,
+        () => false,
+      );
+      if (isTaken) clients.push(client);
+      return isTaken;
+    };
+    const evict =
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'saas-backend'";
+    for (let eviction = 0; eviction < EVICTIONS; eviction++) {
+      while (await take());
+      await clients[0]?.query(evict);
+    }
+    return async () => void (await Promise.all(clients.map((client) => client.end())));
   }
 
   /** Locks a table, until the result is called. */

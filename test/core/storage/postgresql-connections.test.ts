@@ -2,10 +2,11 @@
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import pg from 'pg';
 import t, { type Test } from 'tap';
+import type { HostPool } from '../../../src/core/storage/host-database.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import type { Pipeline } from '../../../src/core/storage/postgresql/pipeline.js';
 import { startPostgres } from '../../kit/postgres.js';
@@ -40,6 +41,17 @@ host      all app       127.0.0.1/32 scram-sha-256
 host      all postgres  127.0.0.1/32 trust
 `;
 
+/** A message of the server: https://www.postgresql.org/docs/current/protocol-message-formats.html */
+const message = (type: string, content: string): string =>
+  `${type}\0\0\0${String.fromCharCode(content.length + 4)}${content}`;
+
+/** A connection that is open, and ended by the administrator. */
+const OPENED_AND_ENDED = [
+  message('R', '\0\0\0\0'),
+  message('Z', 'I'),
+  message('E', 'SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0'),
+].join('');
+
 t.test('a server that is too old is refused', async (t) => {
   const client = {
     on() {},
@@ -53,7 +65,8 @@ t.test('a server that is too old is refused', async (t) => {
       pipeline.handleReadyForQuery();
     },
   };
-  await t.rejects(openStore({ pool: { connect: async () => client }, schema: 'saas' }), {
+  const pool: HostPool['pool'] = { connect: (callback) => callback(undefined, client) };
+  await t.rejects(openStore({ pool, schema: 'saas' }), {
     name: 'StoreUnavailable',
     message: 'PostgreSQL 14 or later is required, and the server is 13.23',
   });
@@ -177,6 +190,34 @@ await withOrSkip(missing, start, ({ folder, server, owner }) => {
       await expire();
       // A read is repeated if it meets a connection that has ended.
       t.equal(await things(store).count(), 1);
+    }
+  });
+
+  t.test('a connection that the server ends in the packet that opens it is replaced', async (t) => {
+    let endsNext = false;
+    const proxy = createServer((client) => {
+      const isEnded = endsNext;
+      endsNext = false;
+      if (isEnded) return void client.once('data', () => client.end(OPENED_AND_ENDED));
+      const upstream = connect(server.port, '127.0.0.1');
+      client.pipe(upstream).pipe(client);
+    });
+    await once(proxy.listen(0, '127.0.0.1'), 'listening');
+    t.teardown(() => proxy.close());
+    const { port } = proxy.address() as { port: number };
+    const connectionString = `postgres://postgres@127.0.0.1:${port}/postgres`;
+    const pool = new pg.Pool({ connectionString });
+    t.teardown(() => pool.end());
+    const own = await openStore(`${connectionString}?schema=ended`);
+    t.teardown(() => own.close());
+    for (const store of [await openStore({ pool, schema: 'ended' }), own]) {
+      const all = things(store);
+      const before = await all.count();
+      endsNext = true;
+      // More than there are open connections.
+      await Promise.all(['1', '2', '3'].map((id) => all.insertMany([thing(`${before}.${id}`)])));
+      t.notOk(endsNext);
+      t.equal(await all.count(), before + 3);
     }
   });
 });

@@ -4,6 +4,7 @@ import { connect, createServer, type Socket } from 'node:net';
 import pg from 'pg';
 import t, { type Test } from 'tap';
 import { type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
+import type { HostPool } from '../../../src/core/storage/host-database.js';
 import {
   collectionNames,
   inspectStore,
@@ -48,9 +49,9 @@ await onOwnPostgres((postgres) => {
     const pool = new pg.Pool({ connectionString: uri.href });
     t.teardown(() => pool.end());
     let calls = 0;
-    const connect = () => {
+    const connect: HostPool['pool']['connect'] = (callback) => {
       calls++;
-      return pool.connect();
+      pool.connect(callback);
     };
     const store = await openStore({ pool: { connect }, schema });
     t.teardown(() => store.close());

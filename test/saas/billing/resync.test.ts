@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import { DAY } from '../../../src/core/kernel/clock.js';
 import { createGateway } from '../../../src/saas/billing/provider/gateway.js';
 import type { Json } from '../../../src/saas/billing/provider/json.js';
-import type { ResyncChange } from '../../../src/saas/billing/reconcile.js';
+import type { ResyncChange } from '../../../src/saas/billing/resync.js';
 import {
   type EventOutcome,
   paymentEventCollection,
@@ -193,13 +193,16 @@ t.test('a resync covers only the users with events since a date, or the named on
 
 t.test('a resync covers any number of provider events, however slowly they are listed', async (t) => {
   const api = await provider(t);
-  for (let number = 0; number < 250; number++) api.world.events.push({ id: `evt_${number}`, created: 1 });
+  for (let number = 0; number < 250; number++)
+    api.world.events.push({ id: `evt_${number}`, created: 1, type: 'invoice.paid' });
   const gateway = createGateway(KEY, api.url);
   await gateway.prices();
   mock.timers.enable({ apis: ['setTimeout'] });
   t.teardown(() => mock.timers.reset());
   api.fault = () => void mock.timers.tick(6000);
-  t.equal((await gateway.eventsSince(0, [])).length, 250);
+  const sizes: number[] = [];
+  for await (const page of gateway.eventPages({ from: 0 }, ['invoice.paid'])) sizes.push(page.length);
+  t.same(sizes, [100, 100, 50]);
 });
 
 t.test('stored events are resumed, repeated and deleted', async (t) => {
@@ -278,11 +281,13 @@ t.test('saas-backend billing resync repairs users by command', async (t) => {
   const foreseen = await run('--dry-run', '--user', ada.id);
   t.equal(foreseen.code, 0);
   t.match(foreseen.text, `${known.id} of ${ada.id}: active → unpaid (`);
+  t.match(foreseen.text, '0 events, 0 of which were not received.');
   t.match(foreseen.text, '1 customers, 1 subscriptions, 1 differ.');
   const done = await run('--json');
   t.equal(done.code, 0);
   const report = JSON.parse(done.text);
   t.match(inOrder(report.changes), [{ after: 'unpaid' }, { after: 'trialing' }]);
+  t.same(report.events.missing['customer.subscription.created'], 1);
   t.match(
     await here.subscription(ada),
     { status: 'unpaid', plan: 'gold' },

@@ -10,7 +10,9 @@ import { createInterface } from 'node:readline';
 import t, { type Test } from 'tap';
 import { HANDLED_EVENT_TYPES } from '../../../src/saas/billing/events/provider-objects.js';
 import { createPlans } from '../../../src/saas/billing/plans/plans.js';
+import { loadStripe } from '../../../src/saas/billing/provider/client.js';
 import { createGateway, type Gateway } from '../../../src/saas/billing/provider/gateway.js';
+import { withAllLines } from '../../../src/saas/billing/provider/responses.js';
 import { readSnapshot } from '../../../src/saas/billing/subscription/snapshot.js';
 import { KEY } from './kit.js';
 
@@ -79,6 +81,9 @@ t.test(
           quantity: 2,
         });
         t.match(invoice, { amount_due: Number, total: Number, currency: String, lines: { data: Array } });
+        const stripe = await loadStripe(KEY, url, 4500);
+        const part = { id: 'in_1', lines: { has_more: true, data: [] } };
+        t.match(await withAllLines((work) => work(stripe), part), { lines: { data: [{ amount: Number }] } });
       },
       async createMeterEvent() {
         const event = {
@@ -97,7 +102,10 @@ t.test(
       cancelSubscriptions: () => gateway.cancelSubscriptions('cus_1'),
       invoicesOf: () => gateway.invoicesOf('cus_1'),
       prices: () => gateway.prices(),
-      eventsSince: () => gateway.eventsSince(Date.UTC(2040, 0, 1), [...HANDLED_EVENT_TYPES]),
+      async eventPages() {
+        const span = { from: Date.UTC(2040, 0, 1), to: Date.UTC(2040, 0, 2) };
+        for await (const page of gateway.eventPages(span, [...HANDLED_EVENT_TYPES])) t.ok(page.length > 0);
+      },
     };
     for (const [name, call] of Object.entries(calls)) await t.resolves(call(), name);
 

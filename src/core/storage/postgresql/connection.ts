@@ -92,12 +92,12 @@ export class Connection {
     const client = await connectTo(this.#pool);
     // The caller has left while the call was waiting for a client.
     if (call.hasEnded) {
+      client.off('error', ignore);
       client.release();
       throw noResponse('PostgreSQL', false);
     }
     call.client = client;
     call.mayHaveTakenEffect = !call.isRead;
-    client.on('error', ignore);
     const pipeline = new Pipeline([{ text: PRELUDE, values: [timeout] }, ...statements]);
     try {
       client.query(pipeline);
@@ -107,18 +107,25 @@ export class Connection {
       return results;
     } catch (error) {
       release(call, breaksConnection(error));
-      throw isUnmet(error) ? new Unmet(pipeline.executed - 1) : toStoreError(error, !call.isRead);
+      throw isUnmet(error)
+        ? new Unmet(pipeline.executed - 1)
+        : toStoreError(error, !call.isRead && pipeline.isSent);
     }
   }
 }
 
-/** Certificates that cannot be read make the pool throw. */
-async function connectTo(pool: Pool): Promise<PoolClient> {
-  try {
-    return await pool.connect();
-  } catch (error) {
+/** With a callback, because a server that ends the connection at once can send both in one packet: a promise resolves after it. */
+function connectTo(pool: Pool): Promise<PoolClient> {
+  return new Promise<PoolClient>((resolve, reject) => {
+    // Certificates that cannot be read make the pool throw.
+    pool.connect((error, client) => {
+      client?.on('error', ignore);
+      if (client) resolve(client);
+      else reject(error);
+    });
+  }).catch((error) => {
     throw toStoreError(error, false);
-  }
+  });
 }
 
 /** Retries a step until it succeeds, an error is permanent, or its call times out. */

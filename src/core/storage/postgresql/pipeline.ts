@@ -26,6 +26,8 @@ interface Protocol {
 export class Pipeline implements Submittable {
   /** The rows of each statement, after the commit. */
   readonly committed: Promise<Row[][]>;
+  /** Whether anything was sent: not on a connection that has ended before. */
+  isSent = false;
   readonly #statements: readonly Statement[];
   readonly #results: Row[][] = [];
   #rows: Row[] = [];
@@ -47,6 +49,7 @@ export class Pipeline implements Submittable {
 
   submit(connection: Connection): void {
     const protocol = connection as unknown as Protocol;
+    this.isSent = true;
     // As one packet, if it is not too large.
     protocol.stream.cork();
     for (const { text, values } of this.#statements) {

@@ -1,5 +1,5 @@
 import { CLOCK_SKEW_MS, type Clock } from '../../../core/kernel/clock.js';
-import { UniqueViolation, type Write } from '../../../core/storage/collection.js';
+import { nullIfTaken, UniqueViolation, type Write } from '../../../core/storage/collection.js';
 import { billingErrors } from '../errors.js';
 import { idOf } from '../provider/json.js';
 import type { EventOutcome, PaymentEventDocument, PaymentEvents } from '../store.js';
@@ -73,6 +73,13 @@ export function createEventLeases(events: PaymentEvents, { clock, wait }: { cloc
       await events.insert(document).catch(throwTaken);
       Object.assign(received, { stored: document, isLeased: true });
     },
+
+    /** Stores a new event that the background job processes. False if it was received before. */
+    enqueue: (event: PaymentEvent, payload: string): Promise<boolean> =>
+      events
+        .insert(documentOf(event, { payload, leaseUntil: clock.now() }))
+        .then(() => true, nullIfTaken)
+        .then((isNew) => isNew ?? false),
 
     /** The write of the outcome. The body remains only of events that are retried. */
     completing({ event, payload, stored, isLeased }: ReceivedEvent, outcome: EventOutcome): Write {

@@ -9,13 +9,14 @@ import { createEventLog } from './log.js';
 import { createPaymentRecorder } from './payments.js';
 import { createEventProcessor } from './processor.js';
 import { createPurchaseRecorder } from './purchase-recorder.js';
+import { createEventRecovery } from './recovery.js';
 import { createSubscriptionEvents } from './subscription-events.js';
 import { createWebhook } from './webhook.js';
 
 /**
  * The processing of payment events, which the provider sends. `webhook` verifies one and `provider-objects` reads it. `processor` commits it
  * with all that it changes: the subscription, the user's record, and what records an invoice (`payments`), charge or purchase. `leases`
- * stores it beforehand if the provider has to be asked.
+ * stores it beforehand if the provider has to be asked, and `recovery` finds those that were not received.
  */
 export function createPaymentEvents(
   context: BillingContext,
@@ -41,6 +42,7 @@ export function createPaymentEvents(
     processor,
     charges,
     purchaseRecorder,
+    recovery: createEventRecovery(context, leases),
     /** For the operator. */
     eventLog: createEventLog(context, { leases, processor }),
   };

@@ -79,9 +79,9 @@ export function createPurchaseRecorder(
     beforeCall: SessionSource['beforeCall'],
   ) => {
     if (stored && stored.items.length > 0) return { items: stored.items, plan: stored.plan };
-    const included = asObject(session['line_items'])['data'];
+    const { data: included, has_more: hasMore } = asObject(session['line_items']);
     const plan = asText(asObject(session['metadata'])['plan']);
-    if (Array.isArray(included)) return readItems(included.map(asObject), plan);
+    if (Array.isArray(included) && hasMore !== true) return readItems(included.map(asObject), plan);
     if (gateway) await beforeCall?.();
     const fetched = await fetch(String(session['id']));
     if (typeof fetched !== 'string') return fetched;

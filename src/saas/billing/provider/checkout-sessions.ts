@@ -1,7 +1,7 @@
 import type Stripe from 'stripe';
 import { nullIfMissing, type ProviderCall, retryIdempotently } from './client.js';
 import { asObject, asText, asTime, type Json } from './json.js';
-import { malformed, requireId, requireList, requirePage } from './responses.js';
+import { fetchAllPages, malformed, PAGE_SIZE, requireId, requirePage } from './responses.js';
 
 /** The provider's payment pages. A session is open until it is paid, expired by a request or 24 hours old. */
 export type CheckoutSessions = ReturnType<typeof createCheckoutSessions>;
@@ -72,10 +72,12 @@ export function createCheckoutSessions(call: ProviderCall) {
 
     /** What a session sells, with the prices. Null if the provider has no such session. */
     async lineItems(id: string): Promise<Json[] | null> {
-      const found = await call((stripe) =>
-        stripe.checkout.sessions.listLineItems(id, { limit: 100 }).catch(nullIfMissing),
+      const pages = await call((stripe) =>
+        fetchAllPages((after) =>
+          stripe.checkout.sessions.listLineItems(id, { limit: PAGE_SIZE, ...after }),
+        ).catch(nullIfMissing),
       );
-      return found && requireList(found).data.map(asObject);
+      return pages?.flatMap(({ data }) => data.map(asObject)) ?? null;
     },
 
     /** Ends an open session and returns it; a session that is not open is returned as it is. Null if there is none. */

@@ -16,6 +16,7 @@ import { asObject, asText, idOf, type Json } from './json.js';
 import { createMeterEvent, type MeterEvent } from './meter-events.js';
 import {
   completeUntil,
+  eachPage,
   fetchAllPages,
   malformed,
   PAGE_SIZE,
@@ -52,6 +53,9 @@ const DEFAULT_TIMEOUTS: GatewayTimeouts = { attemptMs: 4_500, callMs: 9_500, loo
 const PRICE_DETAILS = ['data.product', 'data.currency_options'];
 
 const SUBSCRIPTION_DETAILS = ['schedule', 'discounts.source.coupon'];
+
+/** How many types of events the provider lists at a time. */
+const MAX_EVENT_TYPES = 20;
 
 /** A user rarely has more customers. */
 const SEARCH_LIMIT = 10;
@@ -258,14 +262,20 @@ export function createGateway(
       return found && asObject(requireId(found, id));
     },
 
-    /** The provider's events since a time, the newest first. It keeps them for 30 days. */
-    async eventsSince(milliseconds: number, types: readonly string[]): Promise<Json[]> {
-      const created = { gte: Math.floor(milliseconds / 1000) };
-      // The list may be long and no request waits for all of it, so each page has its own timeout.
-      const pages = await fetchAllPages((after) =>
-        call((stripe) => stripe.events.list({ created, types: [...types], limit: PAGE_SIZE, ...after })),
-      );
-      return pages.flatMap(({ data }) => data.map(asObject));
+    /** The provider's events between two times in milliseconds, in pages, the newest of some types first. It keeps them for 30 days. */
+    async *eventPages({ from, to }: { from: number; to?: number }, types: readonly string[]) {
+      const created = {
+        gte: Math.floor(from / 1000),
+        ...(to !== undefined && { lte: Math.floor(to / 1000) }),
+      };
+      for (let first = 0; first < types.length; first += MAX_EVENT_TYPES) {
+        const listed = types.slice(first, first + MAX_EVENT_TYPES);
+        // The list may be long and no request waits for all of it, so each page has its own timeout.
+        const pages = eachPage((after) =>
+          call((stripe) => stripe.events.list({ created, types: listed, limit: PAGE_SIZE, ...after })),
+        );
+        for await (const { data } of pages) yield data.map(asObject);
+      }
     },
   };
 }

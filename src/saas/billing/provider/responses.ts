@@ -39,17 +39,26 @@ export function requireList<P extends ListPage<unknown>>(page: P): P {
   return page;
 }
 
-export async function fetchAllPages<T extends { id: string }, P extends ListPage<T>>(
-  list: (after: { starting_after?: string }) => Promise<P & ListPage<T>>,
-): Promise<P[]> {
-  const pages: P[] = [];
+type ListAfter<T, P> = (after: { starting_after?: string }) => Promise<P & ListPage<T>>;
+
+export async function* eachPage<T extends { id: string }, P extends ListPage<T>>(
+  list: ListAfter<T, P>,
+): AsyncGenerator<P & ListPage<T>, void> {
   for (let after = {}; ; ) {
     const page = requireList(await list(after));
-    pages.push(page);
+    yield page;
     const last = page.data.at(-1);
-    if (!page.has_more || !last) return pages;
+    if (!page.has_more || !last) return;
     after = { starting_after: last.id };
   }
+}
+
+export async function fetchAllPages<T extends { id: string }, P extends ListPage<T>>(
+  list: ListAfter<T, P>,
+): Promise<P[]> {
+  const pages: P[] = [];
+  for await (const page of eachPage(list)) pages.push(page);
+  return pages;
 }
 
 /** Whether the items of a subscription are not all in it: the provider sends ten, and the others in a list. */
@@ -70,6 +79,16 @@ export async function withAllItems(
     options,
   );
   return { ...subscription, items: { data: pages.flatMap(({ data }) => data) } };
+}
+
+/** An invoice with all its lines: the provider sends ten. */
+export async function withAllLines(call: ProviderCall, invoice: Json): Promise<Json> {
+  const id = idOf(invoice);
+  if (id === undefined || asObject(invoice['lines'])['has_more'] !== true) return invoice;
+  const pages = await call(({ invoices }) =>
+    fetchAllPages((after) => invoices.listLineItems(id, { limit: PAGE_SIZE, ...after })),
+  );
+  return { ...invoice, lines: { data: pages.flatMap(({ data }) => data) } };
 }
 
 /** How long after its event a change may be missing from API responses. */

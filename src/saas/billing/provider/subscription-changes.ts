@@ -2,7 +2,7 @@ import type Stripe from 'stripe';
 import { billingErrors } from '../errors.js';
 import { causeOf, type ProviderCall, rejectionOf, throwBillingError } from './client.js';
 import { asObject, type Json } from './json.js';
-import { requireSubscription, respondedAt, withAllItems } from './responses.js';
+import { requireSubscription, respondedAt, withAllItems, withAllLines } from './responses.js';
 
 /** Requests that change a subscription, or show what a change costs. */
 
@@ -97,7 +97,7 @@ export async function previewChange(call: ProviderCall, id: string, item: ItemCh
       }),
     { onError: throwItemError },
   );
-  return asObject(preview);
+  return withAllLines(call, asObject(preview));
 }
 
 interface Item {

@@ -67,7 +67,8 @@ export function createSubscriptionSync(
     { object, asOf: at }: FetchedSubscription,
     { actor, record }: SyncedChange = {},
   ): Promise<SyncedSubscription | null> => {
-    const after = writer.merge(stored, key, updateOf(stored, object, at));
+    const isChangeAnswered = record !== undefined;
+    const after = writer.merge(stored, key, { ...updateOf(stored, object, at), isChangeAnswered });
     const fields = changedFields(stored, after);
     const parts: CommitPart[] = [writer.writing(stored, after), record];
     if (!stored || !haveSameProjection(stored, after)) {

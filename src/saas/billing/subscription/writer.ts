@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { ActingProgram } from '../../../core/http/identity.js';
 import { type SubscriptionStatus, toTimestamp } from '../../../core/http/schemas.js';
-import { DAY } from '../../../core/kernel/clock.js';
+import { DAY, MINUTE } from '../../../core/kernel/clock.js';
 import type { Change, Write } from '../../../core/storage/collection.js';
 import { changeTo } from '../../../core/storage/semantics.js';
 import type { BillingContext } from '../context.js';
@@ -25,6 +25,8 @@ export interface SubscriptionUpdate {
   pastDueSince?: number;
   /** Whether a sync is needed as soon as possible; `unchanged` keeps the stored value. */
   isUncertain: boolean | 'unchanged';
+  /** Whether the provider has answered the change of which `changeCheckAt` was to find the result. */
+  isChangeAnswered?: boolean;
 }
 
 export interface SubscriptionKey {
@@ -38,8 +40,8 @@ export type SubscriptionWriter = ReturnType<typeof createSubscriptionWriter>;
 const RECONCILE_DELAY_MS = DAY;
 
 export function createSubscriptionWriter({ subscriptions, clock }: BillingContext) {
-  const reconcileAfter = (delayMs: number): Change<SubscriptionDocument> => ({
-    set: { recheckAt: clock.now() + delayMs },
+  const reconciling = (set: Partial<SubscriptionDocument>): Change<SubscriptionDocument> => ({
+    set,
     inc: { rev: 1 },
   });
   return {
@@ -56,13 +58,19 @@ export function createSubscriptionWriter({ subscriptions, clock }: BillingContex
         ? subscriptions.changing(stateOf(stored), changeTo(stored, merged))
         : subscriptions.inserting(merged),
 
-    /** Schedules a sync after a delay, and leaves the terms unchanged. Null if a concurrent write came first. */
-    requestReconcile: (stored: SubscriptionDocument, delayMs: number): Promise<SubscriptionDocument | null> =>
-      subscriptions.updateOne(stateOf(stored), reconcileAfter(delayMs)),
+    /**
+     * Before a change at the provider: schedules a sync that finds its result, whatever is synced in between, unless the provider answers.
+     * Null if a concurrent write came first.
+     */
+    requestReconcile(stored: SubscriptionDocument, delayMs: number): Promise<SubscriptionDocument | null> {
+      const changeCheckAt = clock.now() + delayMs;
+      const recheckAt = Math.min(changeCheckAt, stored.recheckAt ?? changeCheckAt);
+      return subscriptions.updateOne(stateOf(stored), reconciling({ changeCheckAt, recheckAt }));
+    },
 
-    /** The same at once, for a commit. */
+    /** Schedules a sync at once, for a commit. */
     requestingReconcile: (stored: SubscriptionDocument): Write =>
-      subscriptions.changing(stateOf(stored), reconcileAfter(0)),
+      subscriptions.changing(stateOf(stored), reconciling({ recheckAt: clock.now() })),
   };
 }
 
@@ -82,7 +90,8 @@ function merge(
   const terms = Object.assign({ startedAt: now }, INITIAL_TERMS, stored, snapshot);
   const isPastDue = terms.status === 'past_due';
   const beganAt = update.pastDueSince ?? (update.statusAt || update.at || update.receivedAt || now);
-  const planned = reconcileTimeOf(terms, now);
+  const changeCheckAt = update.isChangeAnswered ? undefined : openCheck(stored, now);
+  const planned = earliest(changeCheckAt, reconcileTimeOf(terms, now));
   const reconcileAt = isUncertain === true ? now : earliest(isUncertain && stored?.recheckAt, planned);
   const document = Object.assign(terms, {
     id,
@@ -91,6 +100,7 @@ function merge(
     items: terms.items ?? [],
     pastDueSince: isPastDue ? (stored?.pastDueSince ?? beganAt) : undefined,
     recheckAt: isTerminal(terms.status) ? undefined : reconcileAt,
+    changeCheckAt: isTerminal(terms.status) ? undefined : changeCheckAt,
     heardAt: Math.max(stored?.heardAt ?? 0, update.receivedAt ?? now),
     at,
     statusAt,
@@ -103,7 +113,9 @@ function merge(
 
 /** Fields for internal use, which are not terms of the subscription at the provider. */
 const INTERNAL_FIELDS = new Set(
-  'at statusAt heardAt recheckAt rev updatedAt createdAt livemode isPlanFromMetadata'.split(' '),
+  'at statusAt heardAt recheckAt changeCheckAt rev updatedAt createdAt livemode isPlanFromMetadata'.split(
+    ' ',
+  ),
 );
 
 /** These fields repeat parts of the items. */
@@ -155,11 +167,18 @@ const INITIAL_TERMS = { status: 'incomplete', plan: UNKNOWN_PLAN, cancelAtPeriod
 const earliest = (kept: number | false | undefined, planned: number | undefined): number | undefined =>
   kept ? Math.min(kept, planned ?? kept) : planned;
 
+/** When to look for the result of a change that the provider has not answered. */
+const openCheck = (stored: SubscriptionDocument | null, now: number): number | undefined =>
+  stored?.changeCheckAt !== undefined && stored.changeCheckAt > now ? stored.changeCheckAt : undefined;
+
 /** The regular sync time: when the next event of a subscription should have arrived. */
 function reconcileTimeOf(
   { status, currentPeriodEnd, trialEnd }: Pick<Snapshot, 'status' | 'currentPeriodEnd' | 'trialEnd'>,
   now: number,
 ): number | undefined {
+  // Access ends with the trial, so a lost event would keep out a user who has paid.
+  if (status === 'trialing' && trialEnd != null)
+    return trialEnd > now ? trialEnd : now + Math.min(DAY, Math.max(MINUTE, now - trialEnd));
   const end = currentPeriodEnd ?? trialEnd;
   return isTerminal(status ?? '') || end == null ? undefined : Math.max(end, now) + RECONCILE_DELAY_MS;
 }

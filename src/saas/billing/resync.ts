@@ -1,0 +1,130 @@
+import { pagesOf } from '../../core/storage/pages.js';
+import type { BillingContext } from './context.js';
+import { billingErrors } from './errors.js';
+import type { PaymentEvent } from './events/provider-objects.js';
+import { type EventComparison, type EventRecovery, PROVIDER_RETENTION_MS } from './events/recovery.js';
+import type { CustomerDocument } from './store.js';
+import type { SubscriptionSync, SyncedSubscription } from './subscription/sync.js';
+
+/** Repairs the effects of lost webhooks: finds the events that were not received, and syncs the subscriptions of customers. */
+export type Resync = ReturnType<typeof createResync>;
+
+export interface ResyncOptions {
+  userId?: string;
+  /** Compares the events since then, and syncs only the customers that they name. Default: all events of 30 days, all customers. */
+  since?: number;
+  /** Compares no events, whose list is that of all users. Default: false. */
+  skipEvents?: boolean;
+  /** Reports the differences and changes nothing. */
+  dryRun?: boolean;
+  /** Called while events are compared. */
+  onEvents?(compared: number): void;
+  /** Called after each customer. */
+  onProgress?(done: number, total: number): void;
+  signal?: AbortSignal;
+}
+
+export interface ResyncReport {
+  /** The events that were compared, and how many of which type were not received. The background job of a server processes these. */
+  events: { compared: number; missing: Record<string, number> };
+  customers: number;
+  subscriptions: number;
+  /** The repaired differences, or those found by a dry run. */
+  changes: ResyncChange[];
+  /** Customers that could not be synced. */
+  failures: { userId: string; reason: string }[];
+}
+
+export interface ResyncChange {
+  subscriptionId: string;
+  userId: string;
+  /** The previous status; absent if the subscription was not stored. */
+  before?: string;
+  after: string;
+  /** Names of the changed fields: `status`, `currentPeriodEnd`, … */
+  fields: string[];
+}
+
+export interface ResyncDependencies {
+  sync: SubscriptionSync | undefined;
+  recovery: EventRecovery;
+  /** Processes the unmatched events of a customer; absent if the background jobs of a server do this. */
+  replayUnmatched: ((customerId: string) => Promise<void>) | undefined;
+}
+
+const NO_EVENTS: EventComparison = { compared: 0, missing: {}, customerIds: new Set() };
+
+export function createResync(
+  { customers, gateway, clock }: BillingContext,
+  { sync, recovery, replayUnmatched }: ResyncDependencies,
+) {
+  const listCustomers = async (userId: string | undefined): Promise<CustomerDocument[]> => {
+    const found: CustomerDocument[] = [];
+    const query = userId === undefined ? { sort: 'id' as const } : ofUser(userId);
+    for await (const page of pagesOf(customers, query)) found.push(...page);
+    return found;
+  };
+
+  return {
+    /** @throws BILLING_NOT_CONFIGURED; PAYMENT_PROVIDER_ERROR if the events cannot be listed */
+    async run(options: ResyncOptions = {}): Promise<ResyncReport> {
+      const { userId, since, skipEvents = false, dryRun = false, onProgress, onEvents, signal } = options;
+      if (!gateway || !sync) throw billingErrors.BILLING_NOT_CONFIGURED();
+      const all = await listCustomers(userId);
+      const { customerIds, ...events } = skipEvents
+        ? NO_EVENTS
+        : await recovery.compare({
+            from: since ?? clock.now() - PROVIDER_RETENTION_MS,
+            dryRun,
+            ...(userId !== undefined && { includes: concerning(userId, all) }),
+            ...(onEvents && { onProgress: onEvents }),
+            ...(signal && { signal }),
+          });
+      const selected = since === undefined ? all : all.filter(({ id }) => customerIds.has(id));
+      const report: ResyncReport = {
+        events,
+        customers: selected.length,
+        subscriptions: 0,
+        changes: [],
+        failures: [],
+      };
+      let done = 0;
+      // A sync of one customer reads the user's subscriptions of the others as well, so a user is synced once.
+      for (const [userId, customerIds] of customersByUser(selected)) {
+        if (signal?.aborted) break;
+        try {
+          const synced = await sync.syncCustomers(customerIds, userId, { dryRun });
+          report.subscriptions += synced.length;
+          report.changes.push(...synced.flatMap((one) => changeOf(one) ?? []));
+          if (!dryRun) for (const customerId of customerIds) await replayUnmatched?.(customerId);
+        } catch (error) {
+          report.failures.push({ userId, reason: (error as Error).message });
+        }
+        done += customerIds.length;
+        onProgress?.(done, selected.length);
+      }
+      return report;
+    },
+  };
+}
+
+/** Whether an event may be about a user. A dispute names no customer. */
+function concerning(userId: string, owned: readonly CustomerDocument[]) {
+  const ids = new Set(owned.map(({ id }) => id));
+  return ({ customerId, metadataUserId, referenceUserId }: PaymentEvent): boolean =>
+    customerId === undefined || ids.has(customerId) || [metadataUserId, referenceUserId].includes(userId);
+}
+
+function customersByUser(customers: readonly CustomerDocument[]): Map<string, string[]> {
+  const groups = new Map<string, string[]>();
+  for (const { id, userId } of customers) groups.set(userId, [...(groups.get(userId) ?? []), id]);
+  return groups;
+}
+
+const ofUser = (userId: string) => ({ where: { userId }, sort: 'createdAt' }) as const;
+
+function changeOf({ id, before, after, fields }: SyncedSubscription): ResyncChange | null {
+  if (fields.length === 0) return null;
+  const { userId, status } = after;
+  return { subscriptionId: id, userId, ...(before && { before: before.status }), after: status, fields };
+}
