@@ -28,12 +28,17 @@ export function clientFiles(document, { codes, statuses }) {
   const operations = operationsOf(document);
   const groups = [...new Set(operations.map(({ group }) => group))].sort();
   const inGroup = (name) => operations.filter(({ group }) => group === name);
+  const interfaces = new Map(groups.map((group) => [group, interfacesOf(document, inGroup(group))]));
+  const usersOf = (name) => groups.filter((group) => interfaces.get(group).has(name)).length;
+  const all = new Map([...interfaces.values()].flatMap((some) => [...some]));
+  const shared = [...all].filter(([name]) => usersOf(name) > 1);
+  const ownOf = (group) => [...interfaces.get(group)].filter(([name]) => usersOf(name) === 1);
   return {
     ...Object.fromEntries(
-      groups.map((group) => [`${group}.ts`, methodsFile(document, group, inGroup(group))]),
+      groups.map((group) => [`${group}.ts`, methodsFile(document, group, inGroup(group), ownOf(group))]),
     ),
     'operations.ts': operationsFile(groups, inGroup),
-    'schemas.ts': schemasFile(document, operations, statuses),
+    'schemas.ts': schemasFile(shared, statuses),
     'codes.ts': codesFile(codes),
   };
 }
@@ -117,14 +122,18 @@ ${parts.join('')}} as const;
 `;
 }
 
-function methodsFile(document, group, operations) {
+/** The methods of a group, with the interfaces that no other group uses. */
+function methodsFile(document, group, operations, own) {
   const used = new Set();
   const methods = operations.map((operation) => methodOf(operation, { document, used }));
+  for (const [, { uses }] of own) for (const name of uses) used.add(name);
+  for (const [name] of own) used.delete(name);
   const imports = [...used].sort().map((name) => `  ${name},\n`);
   return `${NOTE}import type { CallOptions } from '../exchange.js';
 import type {
 ${imports.join('')}} from './schemas.js';
 
+${textOf(own)}
 /** The operations below \`/${group}\`. */
 export interface ${interfaceName(group)} {
 ${methods.join('\n')}}
@@ -170,17 +179,31 @@ const nameOf = ({ $ref }) => $ref.split('/').at(-1);
 const resolve = (schema, { document }) =>
   schema.$ref ? document.components.schemas[nameOf(schema)] : schema;
 
-function schemasFile(document, operations, statuses) {
+/** The components that operations use, directly or in others: name → text, and the names that it uses itself. */
+function interfacesOf(document, operations) {
   const used = new Set();
-  const context = { document, used, indent: '' };
-  for (const operation of operations) methodOf(operation, context);
-  // Components may use others, which the set gets while it is iterated.
+  for (const operation of operations) methodOf(operation, { document, used, indent: '' });
   const interfaces = new Map();
+  // The set gets those of components while it is iterated.
   for (const name of used) {
     const schema = document.components.schemas[name];
-    const typed = { ...context, isInput: name.endsWith('Body') };
-    if (schema) interfaces.set(name, `export interface ${name} ${objectType(schema, typed)}\n`);
+    if (!schema) continue;
+    const uses = new Set();
+    const typed = { document, used: uses, indent: '', isInput: name.endsWith('Body') };
+    const text = `export interface ${name} ${objectType(schema, typed)}\n`;
+    for (const other of uses) used.add(other);
+    interfaces.set(name, { text, uses });
   }
+  return interfaces;
+}
+
+const textOf = (interfaces) =>
+  interfaces
+    .toSorted(([one], [other]) => (one < other ? -1 : 1))
+    .map(([, { text }]) => text)
+    .join('\n');
+
+function schemasFile(shared, statuses) {
   const union = statuses.map((status) => `  | '${status}'\n`).join('');
   return `${NOTE}
 /** A date and time in ISO 8601 with milliseconds, in UTC. */
@@ -190,10 +213,7 @@ export type ${TIME_TYPE} = string;
 export type ${STATUS_TYPE} =
 ${union}  | (string & {});
 
-${[...interfaces]
-  .sort(([one], [other]) => (one < other ? -1 : 1))
-  .map(([, text]) => text)
-  .join('\n')}`;
+${textOf(shared)}`;
 }
 
 function typeOf(schema, context) {
