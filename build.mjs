@@ -34,6 +34,7 @@ if (existsSync(STAMP) && readFileSync(STAMP, 'utf8') === state) {
   );
   // What the compiler printed is the last that is shown.
   if (status !== 0) process.exit(status ?? 1);
+  await documentOptions();
   // Pages load the client as one file. It imports no packages.
   await build({
     input: 'dist/src/client/index.js',
@@ -42,6 +43,32 @@ if (existsSync(STAMP) && readFileSync(STAMP, 'utf8') === state) {
   });
   // Last, so that a build that was interrupted is repeated.
   writeFileSync(STAMP, state);
+}
+
+/** Adds the documentation of each option to the declarations of both products, where editors read it. */
+async function documentOptions() {
+  const { describeOptions } = await import('./dist/src/core/config/option-rows.js');
+  for (const [product, schema, values, type] of [
+    ['saas', 'saasSchema', 'SaasConfiguration', 'SaasBackendOptions'],
+    ['idp', 'idpSchema', 'IdpConfiguration', 'IdentityProviderOptions'],
+  ]) {
+    const options = await import(`./dist/src/${product}/options.js`);
+    const members = describeOptions(options[schema]).map(
+      (row) => `    /**\n${commentOf(row)}\n     */\n    ${row.name}?: Required<${values}>['${row.name}'];\n`,
+    );
+    const file = `dist/src/${product}/options.d.ts`;
+    const declaration = new RegExp(`(?<=export interface ${type} [^{]*\\{\n).*?(?=^\\})`, 'ms');
+    writeFileSync(file, readFileSync(file, 'utf8').replace(declaration, () => members.join('')));
+  }
+}
+
+/** What an option is, its variable and its default. */
+function commentOf({ doc, env, default: initial, file }) {
+  const variable = `Variable: \`${env}\`${file ? `, or \`${env}_FILE\` for the path of a file` : ''}.`;
+  const text = [doc, variable, ...(initial === '' ? [] : [`Default: ${initial.replaceAll('`', '')}.`])]
+    .join(' ')
+    .replaceAll('*/', '*\\/');
+  return text.replaceAll(/(\S.{0,114}\S|\S)(\s+|$)/g, '     * $1\n').trimEnd();
 }
 
 /** The compiler leaves the outputs of sources that were removed or renamed. */

@@ -17,7 +17,6 @@ import { createServer } from '../dist/src/saas/server.js';
 import { buildDocument } from './openapi/build.mjs';
 import { clientFiles } from './openapi/client.mjs';
 import * as products from './openapi/products.mjs';
-import { optionTypes } from './option-types.mjs';
 import { readPublicSurface } from './public-surface.mjs';
 import { apiPage, cliPage, eventsPage, withPages } from './reference.mjs';
 
@@ -67,7 +66,6 @@ const pages = {
   'docs/openapi/saas-backend.json': saasDocument,
   'docs/openapi/idp.json': await openApi('idp', products.idp),
   ...typesOfClient(),
-  ...optionTypes(describeOptions(saasSchema), describeOptions(idpSchema)),
 };
 
 const outdated = Object.keys(pages).filter((file) => pages[file] !== read(file));

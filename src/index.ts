@@ -10,7 +10,7 @@ export type { Random } from './core/kernel/secrets.js';
 export type { Middleware, MiddlewareServer, Server } from './core/server/assembly.js';
 export { backup } from './core/server/backup.js';
 export type { IdpDecorator } from './idp/decorator.js';
-export type { IdentityProviderOptions } from './idp/documented-options.js';
+export type { IdentityProviderOptions } from './idp/options.js';
 export { identityProvider } from './idp/plugin.js';
 export { type CreateIdentityServerOptions, createIdentityServer } from './idp/server.js';
 export type {
@@ -28,7 +28,7 @@ export type { UserChange } from './saas/auth/users/user-update.js';
 export type { ManagedUser, NewUser, UserKey } from './saas/auth/users/users.js';
 export type { ConnectGuard, ConnectGuards, SaasRequest } from './saas/connect-guards.js';
 export type { BillingApi, SaasDecorator, SettingsApi } from './saas/decorator.js';
-export type { SaasBackendOptions } from './saas/documented-options.js';
+export type { SaasBackendOptions } from './saas/options.js';
 export type { SaasEvents } from './saas/events.js';
 export { saasBackend } from './saas/plugin.js';
 export {

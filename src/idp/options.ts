@@ -57,8 +57,9 @@ export interface IdpRuntimeOptions extends RuntimeOptions {
   accountPages?: boolean;
 }
 
-/** As `IdentityProviderOptions`, which documents each of them. */
-export type IdpOptions = Partial<IdpConfiguration> & IdpRuntimeOptions;
+/** The options of the identity provider. They take precedence over the environment. */
+// The build adds their documentation to the declarations.
+export interface IdentityProviderOptions extends Partial<IdpConfiguration>, IdpRuntimeOptions {}
 
 export type ResolvedIdp = ReturnType<typeof resolveIdp>;
 
@@ -167,7 +168,7 @@ export function idpWarnings({
  * @param generate whether development may generate and keep secrets
  * @throws ConfigurationError naming every problem
  */
-export function resolveIdp(options: IdpOptions, generate = true) {
+export function resolveIdp(options: IdentityProviderOptions, generate = true) {
   const {
     prefix = '',
     console,
@@ -199,7 +200,7 @@ export function resolveIdp(options: IdpOptions, generate = true) {
   return { config, runtime };
 }
 
-function applyRules(values: IdpConfiguration, report: Report, options: IdpOptions): void {
+function applyRules(values: IdpConfiguration, report: Report, options: IdentityProviderOptions): void {
   const { prefix = '' } = options;
   const problem = prefix === '' ? null : mountProblem(prefix);
   if (problem) report.refuse(`'prefix' ${problem}`);

@@ -4,8 +4,7 @@ import { renderOAuth } from '../core/kernel/errors.js';
 import { assemble, type MiddlewareServer, type Server } from '../core/server/assembly.js';
 import { idpServerSchema, resolveServer, type ServerOptions, splitOptions } from '../core/server/options.js';
 import { createAppearance, createErrorRenderer } from './appearance.js';
-import type { IdentityProviderOptions } from './documented-options.js';
-import { type IdpConfiguration, resolveIdp } from './options.js';
+import { type IdentityProviderOptions, type IdpConfiguration, resolveIdp } from './options.js';
 import { mountIdp } from './plugin.js';
 
 /** The options of the identity provider as a server. */

@@ -76,8 +76,9 @@ export interface SaasRuntimeOptions extends RuntimeOptions {
   hooks?: SaasHooks;
 }
 
-/** As `SaasBackendOptions`, which documents each of them. */
-export type SaasOptions = Partial<SaasConfiguration> & SaasRuntimeOptions;
+/** The options of the SaaS backend. They take precedence over the environment. */
+// The build adds their documentation to the declarations.
+export interface SaasBackendOptions extends Partial<SaasConfiguration>, SaasRuntimeOptions {}
 
 export type ResolvedSaas = ReturnType<typeof resolveSaas>;
 
@@ -105,7 +106,7 @@ export function saasWarnings(values: SaasConfiguration): ConfigurationWarning[] 
  * @param generate whether development may generate and store secrets
  * @throws ConfigurationError naming every problem
  */
-export function resolveSaas(options: SaasOptions, generate = true) {
+export function resolveSaas(options: SaasBackendOptions, generate = true) {
   const {
     prefix,
     adminPath,

@@ -14,9 +14,8 @@ import { type MountOptions, openBase, type SaasBase } from './base.js';
 import { createBillingModule } from './billing/module.js';
 import { billingUsers } from './billing-users.js';
 import { createDecorator } from './decorator.js';
-import type { SaasBackendOptions } from './documented-options.js';
 import { createEventBus } from './events.js';
-import { type ResolvedSaas, resolveSaas } from './options.js';
+import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
 import { registerSaasRoutes } from './routes.js';
 import { createSettingsModule, openCustomSettings } from './settings/module.js';
 import {

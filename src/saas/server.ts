@@ -7,8 +7,7 @@ import { renderEnvelope } from '../core/kernel/errors.js';
 import { assemble, type MiddlewareServer, type Server } from '../core/server/assembly.js';
 import { resolveServer, type ServerOptions, saasServerSchema, splitOptions } from '../core/server/options.js';
 import { type ConnectGuards, createConnectGuards } from './connect-guards.js';
-import type { SaasBackendOptions } from './documented-options.js';
-import { resolveSaas, type SaasConfiguration } from './options.js';
+import { resolveSaas, type SaasBackendOptions, type SaasConfiguration } from './options.js';
 import { mountSaas } from './plugin.js';
 import { CHANGE_PASSWORD_PATH } from './routes.js';
 
