@@ -1,14 +1,25 @@
-/** Compiles into `dist` what has changed since the last time: most commands of `package.json` build first. */
+/**
+ * Compiles into `dist` what has changed since the last time: most commands of `package.json` build first. The types of the client are
+ * generated from the OpenAPI document before.
+ */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from 'rolldown';
+import { clientFiles } from './docs/openapi/client.mjs';
 
 const STAMP = 'dist/built-from';
+const CLIENT_TYPES = 'generated/client';
+
+rmSync(CLIENT_TYPES, { recursive: true, force: true });
+mkdirSync(CLIENT_TYPES, { recursive: true });
+const document = JSON.parse(readFileSync('docs/openapi/saas-backend.json', 'utf8'));
+for (const [name, text] of Object.entries(clientFiles(document)))
+  writeFileSync(join(CLIENT_TYPES, name), text);
 
 // The image has no tests.
-const sources = ['bin', 'src', 'test', 'bench'].filter(existsSync).flatMap((folder) =>
+const sources = ['bin', 'src', 'generated', 'test', 'bench'].filter(existsSync).flatMap((folder) =>
   readdirSync(folder, { recursive: true })
     .filter((name) => name.endsWith('.ts'))
     .map((name) => join(folder, name)),
@@ -24,7 +35,7 @@ if (existsSync(STAMP) && readFileSync(STAMP, 'utf8') === state) {
   console.log('dist is up to date');
 } else {
   removeOutputsWithoutSource();
-  console.log('Compiling bin, src, test and bench');
+  console.log('Compiling bin, src, generated, test and bench');
   // Within `dist`, so that it is gone when the outputs are.
   const incremental = ['--incremental', '--tsBuildInfoFile', 'dist/.tsbuildinfo'];
   const { status } = spawnSync(
@@ -58,7 +69,10 @@ async function documentOptions() {
     );
     const file = `dist/src/${product}/options.d.ts`;
     const declaration = new RegExp(`(?<=export interface ${type} [^{]*\\{\n).*?(?=^\\})`, 'ms');
-    writeFileSync(file, readFileSync(file, 'utf8').replace(declaration, () => members.join('')));
+    writeFileSync(
+      file,
+      readFileSync(file, 'utf8').replace(declaration, () => members.join('')),
+    );
   }
 }
 
@@ -76,7 +90,7 @@ function removeOutputsWithoutSource() {
   if (!existsSync('dist')) return;
   const known = new Set(sources.map((name) => name.replace(/\.ts$/, '')));
   for (const name of readdirSync('dist', { recursive: true })) {
-    const [, source] = /^((?:bin|src|test|bench)[\\/].+?)\.(?:js|js\.map|d\.ts)$/.exec(name) ?? [];
+    const [, source] = /^((?:bin|src|generated|test|bench)[\\/].+?)\.(?:js|js\.map|d\.ts)$/.exec(name) ?? [];
     if (source !== undefined && !known.has(source)) rmSync(join('dist', name));
   }
 }

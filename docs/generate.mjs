@@ -1,5 +1,4 @@
-// Generates `.env.example`, the pages of the reference, the lists of pages, the OpenAPI documents and the types of the client from
-// the code.
+// Generates `.env.example`, the pages of the reference, the lists of pages, and the OpenAPI documents from the code.
 // `npm run generate` writes them; with --check, which `npm run check` calls, it compares them instead. Exits with 1 on a difference, or
 // if a part of the public surface has no documentation.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -7,7 +6,6 @@ import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Type } from 'typebox';
 import { describeOptions } from '../dist/src/core/config/option-rows.js';
-import { SubscriptionStatus } from '../dist/src/core/http/schemas.js';
 import { renderOAuth } from '../dist/src/core/kernel/errors.js';
 import { idpServerSchema, saasServerSchema } from '../dist/src/core/server/options.js';
 import { idpSchema } from '../dist/src/idp/options.js';
@@ -15,7 +13,6 @@ import { createIdentityServer } from '../dist/src/idp/server.js';
 import { saasSchema } from '../dist/src/saas/options.js';
 import { createServer } from '../dist/src/saas/server.js';
 import { buildDocument } from './openapi/build.mjs';
-import { clientFiles } from './openapi/client.mjs';
 import * as products from './openapi/products.mjs';
 import { readPublicSurface } from './public-surface.mjs';
 import { apiPage, cliPage, eventsPage, withPages } from './reference.mjs';
@@ -47,7 +44,6 @@ const modules = await loadModules();
 const errorTables = collectErrors();
 
 const { surfaces, undocumented } = readPublicSurface(root);
-const saasDocument = await openApi('saas-backend', products.saasBackend);
 
 const pages = {
   '.env.example': envExample(),
@@ -63,9 +59,8 @@ const pages = {
     'docs/',
     '\n## Optional\n\n- [README](README.md): the package on one page\n- [Documentation](docs/index.md): these pages for people\n- [Changelog](CHANGELOG.md): changes by version\n',
   ),
-  'docs/openapi/saas-backend.json': saasDocument,
+  'docs/openapi/saas-backend.json': await openApi('saas-backend', products.saasBackend),
   'docs/openapi/idp.json': await openApi('idp', products.idp),
-  ...typesOfClient(),
 };
 
 const outdated = Object.keys(pages).filter((file) => pages[file] !== read(file));
@@ -309,15 +304,6 @@ async function openApi(program, product) {
   const described = product({ version, errors, schemas: namedSchemas(program) });
   const document = buildDocument(described, await routesOf(serverOf(program)));
   return `${JSON.stringify(document, null, 2)}\n`;
-}
-
-/** The generated part of `saas-backend/client`. */
-function typesOfClient() {
-  const codes = [...errorTables.both, ...errorTables['saas-backend']].map(({ code }) => code);
-  const files = clientFiles(JSON.parse(saasDocument), { codes, statuses: SubscriptionStatus.enum });
-  return Object.fromEntries(
-    Object.entries(files).map(([name, text]) => [`src/client/generated/${name}`, text]),
-  );
 }
 
 function errorsPage() {

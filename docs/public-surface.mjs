@@ -59,7 +59,7 @@ export function readPublicSurface(root) {
 function readSurface({ checker, program }, entry, source) {
   // An interface of Fastify with further members is not ours.
   const isOurs = ({ declarations }) =>
-    declarations.length > 0 && declarations.every(({ path }) => path.startsWith(source));
+    declarations.length > 0 && declarations.every(({ path }) => path.startsWith(join(source, '..')));
   const resolved = (symbol) => (symbol.flags & SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol);
   const items = new Map();
   const seen = new Set();
@@ -124,7 +124,7 @@ function readSurface({ checker, program }, entry, source) {
     if (symbol.flags & (SymbolFlags.Variable | SymbolFlags.Function) && exportedAs)
       visit(checker.getTypeOfSymbol(symbol));
     // The fields of bodies and answers are described in docs/openapi.
-    if (path.includes('/client/generated/') && !symbol.name.endsWith('Methods')) item.undocumentedParts = [];
+    if (path.includes('/generated/client/') && !symbol.name.endsWith('Methods')) item.undocumentedParts = [];
   };
 
   /** What an alias stands for: its own symbol would end the search. */

@@ -28,8 +28,8 @@ export type { UserChange } from './saas/auth/users/user-update.js';
 export type { ManagedUser, NewUser, UserKey } from './saas/auth/users/users.js';
 export type { ConnectGuard, ConnectGuards, SaasRequest } from './saas/connect-guards.js';
 export type { BillingApi, SaasDecorator, SettingsApi } from './saas/decorator.js';
-export type { SaasBackendOptions } from './saas/options.js';
 export type { SaasEvents } from './saas/events.js';
+export type { SaasBackendOptions } from './saas/options.js';
 export { saasBackend } from './saas/plugin.js';
 export {
   type CreateServerOptions,

@@ -50,6 +50,8 @@ export function buildDocument(product, routes) {
       schemas: sorted({ ...components.schemas, ...Object.fromEntries(used) }),
       responses: sorted(components.responses),
       securitySchemes: product.securitySchemes,
+      // Also those of every operation, and of the host's own routes.
+      'x-error-codes': Object.keys(product.errors).sort(),
     },
   };
 }

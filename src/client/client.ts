@@ -1,3 +1,4 @@
+import { type ClientMethods, OPERATIONS } from '../../generated/client/operations.js';
 import {
   type ApiResponse,
   type CallOptions,
@@ -6,7 +7,6 @@ import {
   type Fetch,
   unlessAborted,
 } from './exchange.js';
-import { type ClientMethods, OPERATIONS } from './generated/operations.js';
 import { createSession, type LogoutScope, type SessionEnd } from './session.js';
 import { memoryStore, sessionOf, storageStore, type TokenStorage, type Tokens } from './storage.js';
 

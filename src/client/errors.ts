@@ -1,4 +1,4 @@
-import type { ErrorCode } from './generated/codes.js';
+import type { ErrorCode } from '../../generated/client/codes.js';
 
 /**
  * The code of an error: one of the API, or one of the client. `NETWORK_ERROR`: no response. `TIMEOUT`: no response in time.

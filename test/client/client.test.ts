@@ -479,7 +479,8 @@ t.test('the types of the client alone compile in a page, without those of Node.j
     exports: { './client': exports['./client'] },
   };
   writeFileSync(join(installed, 'package.json'), JSON.stringify(manifest));
-  cpSync(join(ROOT, 'dist/src/client'), join(installed, 'dist/src/client'), { recursive: true });
+  for (const part of ['dist/src/client', 'dist/generated/client'])
+    cpSync(join(ROOT, part), join(installed, part), { recursive: true });
   copyFileSync(join(ROOT, 'test/client/fixtures/types.mts'), join(folder, 'types.mts'));
   const strictest = ['--strict', '--exactOptionalPropertyTypes', '--noUncheckedIndexedAccess', '--noEmit'];
   const page = ['--target', 'es2022', '--lib', 'es2022,dom,dom.iterable', '--types', ''];
