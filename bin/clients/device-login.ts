@@ -1,36 +1,23 @@
+import { type DeviceAuthorizationResponse, initiateDeviceAuthorization } from 'openid-client';
 import { type Clock, SECOND } from '../../src/core/kernel/clock.js';
 import { DEVICE_GRANT } from '../../src/idp/oidc/tokens/request.js';
 import {
-  discover,
+  connect,
+  definedOf,
+  failWith,
   LoginFailed,
   type LoginTokens,
-  loginTokens,
   type ProviderRequest,
-  post,
-  type TokenResponse,
-  verifyIdToken,
+  requestTokens,
 } from './provider-client.js';
 
 /** A client on a device without a browser (RFC 8628): a person signs in elsewhere and enters a code. */
 
-/** What the person has to see (RFC 8628 §3.2). */
-export interface DeviceCode {
-  user_code: string;
-  verification_uri: string;
-  verification_uri_complete?: string;
-  /** Seconds. */
-  expires_in: number;
-}
-
-interface DeviceAuthorization extends DeviceCode {
-  device_code: string;
-  interval?: number;
-}
-
 export interface DeviceLoginDependencies {
   clock: Clock;
   wait(milliseconds: number): Promise<unknown>;
-  show(code: DeviceCode): void;
+  /** What the person has to see (RFC 8628 §3.2). */
+  show(code: DeviceAuthorizationResponse): void;
 }
 
 const DEFAULT_INTERVAL_MS = 5 * SECOND;
@@ -47,27 +34,26 @@ export async function logInOnDevice(
   request: ProviderRequest,
   { clock, wait, show }: DeviceLoginDependencies,
 ): Promise<LoginTokens> {
-  const metadata = await discover(request.issuer);
-  const { device_authorization_endpoint: endpoint, token_endpoint: tokenEndpoint } = metadata;
-  if (endpoint === undefined) throw new LoginFailed(`${request.issuer} does not offer sign-in on devices.`);
+  const provider = await connect(request);
+  if (provider.serverMetadata().device_authorization_endpoint === undefined)
+    throw new LoginFailed(`${request.issuer} does not offer sign-in on devices.`);
   const { scope, resource } = request;
-  const begun = await post<DeviceAuthorization>(endpoint, request, { scope, resource });
+  const begun = await initiateDeviceAuthorization(provider, definedOf({ scope, resource })).catch(
+    failWith((reason) => `The provider has not begun the sign-in: ${reason}.`),
+  );
   const expiresAt = clock.now() + begun.expires_in * SECOND;
   show(begun);
+  const poll = { device_code: begun.device_code, resource };
   let interval = begun.interval === undefined ? DEFAULT_INTERVAL_MS : begun.interval * SECOND;
   for (;;) {
     await wait(interval);
-    const startedAt = clock.now();
-    if (startedAt >= expiresAt)
+    if (clock.now() >= expiresAt)
       throw new LoginFailed('expired_token: The code was not entered in time.', 'expired_token');
-    const poll = { grant_type: DEVICE_GRANT, device_code: begun.device_code, resource };
-    const answer = await post(tokenEndpoint, request, poll).catch((error: unknown) => {
+    try {
+      return await requestTokens(provider, DEVICE_GRANT, poll, { clock, scope });
+    } catch (error) {
       interval = nextInterval(interval, error);
-    });
-    if (answer === undefined) continue;
-    const { id_token: idToken } = answer as TokenResponse;
-    if (idToken !== undefined) await verifyIdToken(metadata, request, idToken, undefined);
-    return loginTokens(answer, { startedAt, scope });
+    }
   }
 }
 

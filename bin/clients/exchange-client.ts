@@ -5,12 +5,11 @@ import { ACCESS_TOKEN, JWT } from '../../src/idp/oidc/delegations/actor.js';
 import { DELEGATION_TOKEN } from '../../src/idp/oidc/delegations/exchange.js';
 import { TOKEN_EXCHANGE } from '../../src/idp/oidc/tokens/request.js';
 import {
-  type ClientOptions,
   clientOptions,
-  discover,
+  connect,
   type LoginTokens,
-  loginTokens,
-  post,
+  type ProviderRequest,
+  requestTokens,
   text,
 } from './provider-client.js';
 
@@ -31,9 +30,7 @@ export const TOKEN_TYPES: Readonly<Record<string, string>> = {
   delegation: DELEGATION_TOKEN,
 };
 
-export interface ExchangeOptions extends ClientOptions {
-  issuer: string;
-  resource?: string | undefined;
+export interface ExchangeOptions extends Omit<ProviderRequest, 'scope'> {
   scope?: string | undefined;
   subjectToken: string;
   /** By default, what the token looks like. */
@@ -44,30 +41,19 @@ export interface ExchangeOptions extends ClientOptions {
 
 /** With the next token of the delegation, if one was exchanged. @throws LoginFailed */
 export async function exchangeToken(
-  { issuer, clientId, clientSecret, ...request }: ExchangeOptions,
+  request: ExchangeOptions,
   { clock }: { clock: Clock },
-): Promise<LoginTokens & { delegation_token?: string }> {
+): Promise<LoginTokens> {
   const { resource, scope, subjectToken, actorToken } = request;
-  const metadata = await discover(issuer);
-  const startedAt = clock.now();
-  const response = await post(
-    metadata.token_endpoint,
-    { clientId, clientSecret },
-    {
-      grant_type: TOKEN_EXCHANGE,
-      subject_token: subjectToken,
-      actor_token: actorToken,
-      resource,
-      scope,
-      subject_token_type: request.subjectTokenType ?? typeOf(subjectToken),
-      actor_token_type: request.actorTokenType ?? typeOf(actorToken),
-    },
-  );
-  const { delegation_token } = response;
-  return {
-    ...loginTokens(response, { startedAt, scope: scope ?? '' }),
-    ...(delegation_token !== undefined && { delegation_token }),
+  const fields = {
+    subject_token: subjectToken,
+    actor_token: actorToken,
+    resource,
+    scope,
+    subject_token_type: request.subjectTokenType ?? typeOf(subjectToken),
+    actor_token_type: request.actorTokenType ?? typeOf(actorToken),
   };
+  return requestTokens(await connect(request), TOKEN_EXCHANGE, fields, { clock, scope: scope ?? '' });
 }
 
 /** Access tokens of idp are JWTs of their own type (RFC 9068); another JWT is an assertion. */

@@ -1,20 +1,18 @@
+import { buildAuthorizationUrl } from 'openid-client';
 import { Type } from 'typebox';
 import { defineOptions, option } from '../../src/core/config/options.js';
 import type { Clock } from '../../src/core/kernel/clock.js';
 import { newToken, type Random, sha256 } from '../../src/core/kernel/secrets.js';
 import {
   clientOptions,
-  discover,
-  failureOf,
+  connect,
+  definedOf,
   LoginFailed,
   type LoginTokens,
-  loginTokens,
-  type Metadata,
   type ProviderRequest,
-  post,
+  requestTokens,
   send,
   text,
-  verifyIdToken,
 } from './provider-client.js';
 
 /**
@@ -52,45 +50,24 @@ export async function logIn(
   request: LoginRequest,
   { clock, random }: { clock: Clock; random: Random },
 ): Promise<LoginTokens> {
-  const metadata = await discover(request.issuer);
+  const { redirectUri: redirect_uri, scope, resource, handle, password } = request;
+  const provider = await connect(request);
   const [state, nonce, verifier] = [newToken(random), newToken(random), newToken(random)];
-  const code = await requestCode(metadata, request, { state, nonce, challenge: sha256(verifier) });
-  const startedAt = clock.now();
-  const { redirectUri: redirect_uri, resource } = request;
-  const response = await post(metadata.token_endpoint, request, {
-    grant_type: 'authorization_code',
-    code,
-    redirect_uri,
-    code_verifier: verifier,
-    resource,
-  });
-  if (response.id_token !== undefined) await verifyIdToken(metadata, request, response.id_token, nonce);
-  return loginTokens(response, { startedAt, scope: request.scope });
+  const challenge = { code_challenge: sha256(verifier), code_challenge_method: 'S256' };
+  const fields = { redirect_uri, scope, state, nonce, ...challenge, resource };
+  const authorization = `Basic ${Buffer.from(`${handle}:${password}`).toString('base64')}`;
+  const url = buildAuthorizationUrl(provider, definedOf(fields));
+  const { headers } = await send(url.href, { headers: { authorization } });
+  const code = codeIn(headers.get('location') ?? '', { state, iss: provider.serverMetadata().issuer });
+  const redemption = { code, redirect_uri, code_verifier: verifier, resource };
+  return requestTokens(provider, 'authorization_code', redemption, { clock, scope, nonce });
 }
 
-async function requestCode(
-  { authorization_endpoint: endpoint, issuer }: Metadata,
-  { clientId, redirectUri, scope, resource, handle, password }: LoginRequest,
-  { state, nonce, challenge }: { state: string; nonce: string; challenge: string },
-): Promise<string> {
-  const query = new URLSearchParams({
-    response_type: 'code',
-    client_id: clientId,
-    redirect_uri: redirectUri,
-    scope,
-    state,
-    nonce,
-    code_challenge: challenge,
-    code_challenge_method: 'S256',
-    ...(resource !== undefined && { resource }),
-  });
-  const authorization = `Basic ${Buffer.from(`${handle}:${password}`).toString('base64')}`;
-  const response = await send(`${endpoint}?${query}`, { headers: { authorization } });
-  const location = response.headers.get('location') ?? '';
-  if (response.status !== 302 || !URL.canParse(location)) throw await failureOf(response);
-  const { searchParams } = new URL(location);
+/** @throws LoginFailed */
+function codeIn(location: string, expected: { state: string; iss: string }): string {
+  const { searchParams } = new URL(location, 'http://localhost');
   const [code, error] = [searchParams.get('code'), searchParams.get('error')];
-  if (searchParams.get('state') !== state || searchParams.get('iss') !== issuer) {
+  if (searchParams.get('state') !== expected.state || searchParams.get('iss') !== expected.iss) {
     throw new LoginFailed('The response belongs to another sign-in or another provider.');
   }
   if (error !== null) throw new LoginFailed(`${error}: ${searchParams.get('error_description') ?? ''}`);

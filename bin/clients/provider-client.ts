@@ -1,7 +1,16 @@
-import { createRemoteJWKSet, jwtVerify } from 'jose';
+import {
+  allowInsecureRequests,
+  type Configuration,
+  customFetch,
+  discovery,
+  enableNonRepudiationChecks,
+  type FetchBody,
+  genericGrantRequest,
+} from 'openid-client';
 import { Type } from 'typebox';
 import { option } from '../../src/core/config/options.js';
 import { isLoopback } from '../../src/core/config/public-url.js';
+import type { Clock } from '../../src/core/kernel/clock.js';
 
 /** Requests to an identity provider, for the commands that are clients of one. */
 
@@ -23,6 +32,8 @@ export interface LoginTokens {
   scope: string;
   /** Unix time in seconds. */
   expires_at: number;
+  /** Of a delegation: replaces the one that was sent. */
+  delegation_token?: string;
 }
 
 /** The sign-in failed; the message says why. */
@@ -37,15 +48,11 @@ export class LoginFailed extends Error {
   }
 }
 
-/** Who sends a request to /token. */
-export interface ClientOptions {
+/** What a client asks of a provider. */
+export interface ProviderRequest {
+  issuer: string;
   clientId: string;
   clientSecret?: string | undefined;
-}
-
-/** What a client asks of a provider. */
-export interface ProviderRequest extends ClientOptions {
-  issuer: string;
   scope: string;
   /** The API that the access token is for. */
   resource?: string | undefined;
@@ -53,28 +60,30 @@ export interface ProviderRequest extends ClientOptions {
 
 const REQUEST_TIMEOUT_MS = 10_000;
 
-export interface Metadata {
-  issuer: string;
-  authorization_endpoint: string;
-  token_endpoint: string;
-  jwks_uri: string;
-  /** Absent if the device flow is off. */
-  device_authorization_endpoint?: string;
-}
-
-/** @throws LoginFailed */
-export async function discover(issuer: string): Promise<Metadata> {
+/** Reads the metadata of the provider. @throws LoginFailed */
+export async function connect({
+  issuer,
+  clientId,
+  clientSecret,
+}: Omit<ProviderRequest, 'scope'>): Promise<Configuration> {
   const address = issuer.replace(/\/$/, '');
   requireSecureUrl(address);
-  const response = await send(`${address}/.well-known/openid-configuration`);
-  const metadata = (await jsonOf(response)) as Record<string, unknown> & Metadata;
-  if (!response.ok || metadata.issuer?.replace(/\/$/, '') !== address) {
-    throw new LoginFailed(`${issuer} is not an identity provider, or its metadata names a different issuer.`);
-  }
-  const { authorization_endpoint, token_endpoint, jwks_uri, device_authorization_endpoint } = metadata;
-  for (const endpoint of [authorization_endpoint, token_endpoint, jwks_uri]) requireSecureUrl(endpoint);
+  const metadata = {
+    id_token_signed_response_alg: 'EdDSA',
+    ...(clientSecret !== undefined && { client_secret: clientSecret }),
+  };
+  // Beside https, `requireSecureUrl` admits this machine only.
+  const execute = [allowInsecureRequests, enableNonRepudiationChecks];
+  const options = { [customFetch]: send, execute };
+  const provider = await discovery(new URL(address), clientId, metadata, undefined, options).catch(
+    failWith(() => `${issuer} is not an identity provider, or its metadata names a different issuer.`),
+  );
+  const { authorization_endpoint, token_endpoint, jwks_uri, device_authorization_endpoint } =
+    provider.serverMetadata();
+  for (const endpoint of [authorization_endpoint, token_endpoint, jwks_uri])
+    requireSecureUrl(String(endpoint));
   if (device_authorization_endpoint !== undefined) requireSecureUrl(device_authorization_endpoint);
-  return metadata;
+  return provider;
 }
 
 /** Secrets must be sent encrypted or to this machine. */
@@ -85,88 +94,71 @@ function requireSecureUrl(address: string): void {
   }
 }
 
-export interface TokenResponse {
-  access_token: string;
-  token_type: string;
-  expires_in: number;
-  scope?: string;
-  id_token?: string;
-  /** Of a delegation: replaces the one that was sent. */
-  delegation_token?: string;
-}
-
-/** Sends a form as the client. Fields without a value are left out. @throws LoginFailed */
-export async function post<Response = TokenResponse>(
-  endpoint: string,
-  { clientId, clientSecret }: ClientOptions,
-  fields: Readonly<Record<string, string | undefined>>,
-): Promise<Response> {
-  const all = { client_id: clientId, client_secret: clientSecret, ...fields };
-  const pairs = Object.entries(all).flatMap(([name, value]): [string, string][] =>
-    value === undefined ? [] : [[name, value]],
-  );
-  const response = await send(endpoint, { method: 'POST', body: new URLSearchParams(pairs) });
-  if (!response.ok) throw await failureOf(response);
-  return (await jsonOf(response)) as Response;
-}
-
-/** @param startedAt before the request, in milliseconds */
-export const loginTokens = (
-  { id_token, access_token, token_type, scope, expires_in }: TokenResponse,
-  { startedAt, scope: requested }: { startedAt: number; scope: string },
-): LoginTokens => ({
-  ...(id_token !== undefined && { id_token }),
-  access_token,
-  token_type,
-  scope: scope ?? requested,
-  expires_at: Math.floor(startedAt / 1000) + expires_in,
-});
+/** Names of token types as their specifications write them. */
+const TOKEN_TYPE_NAMES: Readonly<Record<string, string>> = { bearer: 'Bearer', n_a: 'N_A' };
 
 /**
- * The signature, issuer, audience and nonce of an id_token.
- * @param nonce `undefined` if the request had none
+ * Requests tokens, and verifies an id_token: its signature, issuer, audience and nonce.
+ *
+ * @param fields those without a value are left out
+ * @param nonce of the request for authorization; `undefined` if it had none
  * @throws LoginFailed
  */
-export async function verifyIdToken(
-  { issuer, jwks_uri: jwks }: Metadata,
-  { clientId }: ClientOptions,
-  idToken: string,
-  nonce: string | undefined,
-): Promise<void> {
-  const options = { issuer, audience: clientId, algorithms: ['EdDSA'] };
-  const payload = await jwtVerify(idToken, createRemoteJWKSet(new URL(jwks)), options).then(
-    (verified) => verified.payload,
-    (error: Error) => {
-      throw new LoginFailed(`The id_token cannot be trusted: ${error.message}`);
-    },
+export async function requestTokens(
+  provider: Configuration,
+  grantType: string,
+  fields: Readonly<Record<string, string | undefined>>,
+  { clock, scope, nonce }: { clock: Clock; scope: string; nonce?: string },
+): Promise<LoginTokens> {
+  const startedAt = clock.now();
+  const response = await genericGrantRequest(provider, grantType, definedOf(fields)).catch(
+    failWith((reason) => `The response with the tokens cannot be trusted: ${reason}.`),
   );
-  if (payload['nonce'] !== nonce) throw new LoginFailed('The id_token belongs to another sign-in.');
+  const { id_token: idToken, delegation_token: delegation, token_type: type, expires_in = 0 } = response;
+  if (idToken !== undefined && response.claims()?.['nonce'] !== nonce)
+    throw new LoginFailed('The id_token belongs to another sign-in.', 'invalid_response');
+  return {
+    ...(idToken !== undefined && { id_token: idToken }),
+    access_token: response.access_token,
+    token_type: TOKEN_TYPE_NAMES[type] ?? type,
+    scope: response.scope ?? scope,
+    expires_at: Math.floor(startedAt / 1000) + expires_in,
+    ...(delegation !== undefined && { delegation_token: String(delegation) }),
+  };
 }
 
-/** Follows no redirect, because its target must not receive secrets. @throws LoginFailed */
-export async function send(url: string, init: RequestInit = {}): Promise<Response> {
-  try {
-    return await fetch(url, { ...init, redirect: 'manual', signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) });
-  } catch (error) {
-    const { cause, message } = error as Error & { cause?: { code?: string; message?: string } };
-    const reason = cause?.code ?? cause?.message ?? message;
-    throw new LoginFailed(`${new URL(url).origin} cannot be reached: ${reason}.`);
-  }
-}
+/** The fields of a form that have a value. */
+export const definedOf = (fields: Readonly<Record<string, string | undefined>>): URLSearchParams =>
+  new URLSearchParams(
+    Object.entries(fields).filter((field): field is [string, string] => field[1] !== undefined),
+  );
 
-/** What an unsuccessful response says. */
-export async function failureOf(response: Response): Promise<LoginFailed> {
-  const { error, error_description: description } = await jsonOf(response);
+/** What the library throws as a LoginFailed: that of `send`, or its reason. */
+export const failWith =
+  (describe: (reason: string) => string) =>
+  (error: Error): never => {
+    const { cause, message } = error;
+    if (cause instanceof LoginFailed) throw cause;
+    throw new LoginFailed(describe(cause instanceof Error ? cause.message : message), 'invalid_response');
+  };
+
+/** Follows no redirect, because its target must not receive secrets. @throws LoginFailed also for an answer that is an error */
+export async function send(
+  url: string,
+  { body = null, ...init }: { method?: string; headers?: Record<string, string>; body?: FetchBody },
+): Promise<Response> {
+  const signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
+  const response = await fetch(url, { ...init, body, redirect: 'manual', signal }).catch((error: Error) => {
+    const { code, message = error.message } = (error.cause ?? {}) as { code?: string; message?: string };
+    throw new LoginFailed(`${new URL(url).origin} cannot be reached: ${code ?? message}.`);
+  });
+  if (response.status < 400) return response;
+  const { error, error_description: description } = (await response.json().catch(() => ({}))) as Record<
+    string,
+    unknown
+  >;
   const wait = response.headers.get('retry-after');
   const when = wait === null ? '' : ` Try again in ${wait} seconds.`;
   const code = String(error ?? response.status);
-  return new LoginFailed(`${code}: ${description ?? response.statusText}${when}`, code);
-}
-
-async function jsonOf(response: Response): Promise<Record<string, unknown>> {
-  try {
-    return (await response.json()) as Record<string, unknown>;
-  } catch {
-    return {};
-  }
+  throw new LoginFailed(`${code}: ${description ?? response.statusText}${when}`, code);
 }

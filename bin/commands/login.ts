@@ -1,8 +1,9 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
+import type { DeviceAuthorizationResponse } from 'openid-client';
 import { systemClock, toSeconds } from '../../src/core/kernel/clock.js';
 import { sha256, systemRandom } from '../../src/core/kernel/secrets.js';
-import { type DeviceCode, logInOnDevice } from '../clients/device-login.js';
+import { logInOnDevice } from '../clients/device-login.js';
 import { logIn, loginSchema } from '../clients/headless-login.js';
 import { LoginFailed, type LoginTokens } from '../clients/provider-client.js';
 import type { CommandLine, CommonOptions } from '../command.js';
@@ -90,7 +91,7 @@ function show({
   user_code: code,
   verification_uri: uri,
   verification_uri_complete: complete,
-}: DeviceCode): void {
+}: DeviceAuthorizationResponse): void {
   complain(`Open ${uri} and enter the code ${code}`);
   if (complete !== undefined) complain(`or open ${complete}`);
   if (process.stderr.isTTY) complain('Waiting until you have decided …');

@@ -135,13 +135,15 @@ t.test(
       if (url.pathname === '/authorize') {
         response.writeHead(302, { location: answerOf(url.searchParams.get('state') ?? '', issuer()) }).end();
       } else if (url.pathname === '/token') {
-        response.end(
-          JSON.stringify({ access_token: 'at', token_type: 'Bearer', expires_in: 60, id_token: 'a.b.c' }),
-        );
+        response
+          .setHeader('content-type', 'application/json')
+          .end(
+            JSON.stringify({ access_token: 'at', token_type: 'Bearer', expires_in: 60, id_token: 'a.b.c' }),
+          );
       } else if (url.pathname === '/jwks') response.end('{"keys":[]}');
       else {
         const at = (path: string) => issuer() + path;
-        response.end(
+        response.setHeader('content-type', 'application/json').end(
           JSON.stringify({
             issuer: issuer(),
             authorization_endpoint: at('/authorize'),
@@ -174,7 +176,7 @@ t.test(
       [(state) => `${elsewhere}/cb?code=x&state=${state}`, /belongs to another sign-in or another provider/],
       [(state, iss) => `${elsewhere}/cb?error=access_denied&state=${state}&iss=${iss}`, /access_denied/],
       [(state, iss) => `${elsewhere}/cb?state=${state}&iss=${iss}`, /contains no code/],
-      [(state, iss) => `${elsewhere}/cb?code=x&state=${state}&iss=${iss}`, /id_token cannot be trusted/],
+      [(state, iss) => `${elsewhere}/cb?code=x&state=${state}&iss=${iss}`, /tokens cannot be trusted/],
     ];
     for (const [answer, reason] of cases) {
       answerOf = answer;
@@ -245,14 +247,16 @@ t.test('idp login --device prints the code to stderr and the token to stdout', a
     };
     const begun = {
       ...{ device_code: 'dc', user_code: 'BCDF-GHJK', verification_uri: at('/device') },
-      ...{ verification_uri_complete: at('/device?user_code=BCDF-GHJK'), expires_in: 60, interval: 0 },
+      ...{ verification_uri_complete: at('/device?user_code=BCDF-GHJK'), expires_in: 60, interval: 0.01 },
     };
     const isPending = url === '/token' && ++polls === 1;
     const token = isPending
       ? { error: 'authorization_pending' }
       : { access_token: 'the-token', token_type: 'Bearer', expires_in: 60 };
     const answer = url === '/token' ? token : url === '/device_authorization' ? begun : metadata;
-    response.writeHead(isPending ? 400 : 200).end(JSON.stringify(answer));
+    response
+      .writeHead(isPending ? 400 : 200, { 'content-type': 'application/json' })
+      .end(JSON.stringify(answer));
   }).listen(0, '127.0.0.1');
   await once(provider, 'listening');
   t.teardown(() => provider.close());
