@@ -1,12 +1,10 @@
-import { Type } from 'typebox';
 import { mustBe } from '../../core/config/validation-messages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { DisplayName, matchesSchema, toTimestamp } from '../../core/http/schemas.js';
+import { DisplayName, matchesSchema, toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { AppError, httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { type AuditView, toAuditView } from '../../core/ops/audit.js';
 import { type Action, type Input, registerAction } from '../../shared/console-kit/actions.js';
-import { Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
-import { detailRows } from '../../shared/console-kit/details.js';
+import { registerDetail } from '../../shared/console-kit/details.js';
 import { type Column, registerList, tableOf } from '../../shared/console-kit/lists.js';
 import type { ClientInput } from '../provisioning/clients.js';
 import type { ClientDocument, Kind } from '../provisioning/store.js';
@@ -40,14 +38,6 @@ const methodOf = ({ secretHash, jwks, jwksUri }: ClientDocument): string => {
   if (jwks !== undefined) return `Key, ${jwks.length} registered (private_key_jwt)`;
   return secretHash === undefined ? 'None (public application)' : 'Secret, stored as a hash';
 };
-
-const requestSource = ({ origin, expiresAt }: ClientDocument) =>
-  origin === undefined
-    ? []
-    : [
-        { label: 'Registered by', text: 'the application itself' },
-        ...(expiresAt === undefined ? [] : [{ label: 'Ends unless used', time: toTimestamp(expiresAt) }]),
-      ];
 
 const yesOrNo = [
   { value: 'no', label: 'No' },
@@ -221,53 +211,50 @@ export async function clientsPlugin(
     empty: 'There are no applications yet. Create one to let it use this provider.',
   });
 
-  const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
-  fastify.get('/clients/:id', { config: console.config, schema }, async (request, reply) => {
-    const client = await find(request.params);
-    const { id, name, secretHash, previousSecretUntil, createdAt } = client;
-    const facts = [
-      { label: 'Name', text: name || '–' },
-      { label: 'Redirect URIs', text: client.redirectUris.join(' ') || '–' },
-      { label: 'Logout URIs', text: client.postLogoutRedirectUris.join(' ') || '–' },
-      { label: 'Who may sign in', text: KINDS[choiceOf(client)]?.label ?? '' },
-      { label: 'Trusted', text: client.trusted ? 'yes' : 'no' },
-      { label: 'Strict', text: client.strict ? 'yes' : 'no' },
-      ...(client.device ? [{ label: 'Sign-in on devices', text: 'by a code' }] : []),
-      { label: 'Signature of id_tokens', text: signatureOf(client) },
-      { label: 'Back-channel logout URI', text: client.backchannelLogoutUri ?? '–' },
-      { label: 'Logo', text: client.logoUri ?? '–' },
-      { label: 'Authentication', text: methodOf(client) },
-      ...(client.jwks ?? []).map(({ crv, kid }) => ({
-        label: 'Public key',
-        text: kid === undefined ? crv : `${crv}, ${kid}`,
-      })),
-      ...requestSource(client),
-      ...(previousSecretUntil === undefined
-        ? []
-        : [{ label: 'Previous secret works until', time: toTimestamp(previousSecretUntil) }]),
-      { label: 'Created', time: toTimestamp(createdAt) },
-      { label: 'Client ID', text: id, isCode: true },
-    ];
-    const actions = [
-      { href: `${id}/update`, label: 'Change' },
-      ...(secretHash === undefined ? [] : [{ href: `${id}/rotate`, label: 'Rotate the secret' }]),
-      { href: `${id}/delete`, label: 'Delete' },
-      ...(client.backchannelLogoutUri === undefined
-        ? []
-        : [{ href: `../${LOGOUT_FAILURES}`, label: 'Failed logout notices' }]),
-    ];
-    const refused = await audit.search({ event: 'client.refused', subjects: [id], limit: LISTED_RECORDS });
-    const tables = [
-      {
-        id: 'refused',
+  registerDetail<ClientDocument>(fastify, console, {
+    path: 'clients/:id',
+    section,
+    find,
+    async view(client, root) {
+      const { id, name, secretHash, previousSecretUntil, createdAt } = client;
+      const facts = [
+        { label: 'Name', text: name || '–' },
+        { label: 'Redirect URIs', text: client.redirectUris.join(' ') || '–' },
+        { label: 'Logout URIs', text: client.postLogoutRedirectUris.join(' ') || '–' },
+        { label: 'Who may sign in', text: KINDS[choiceOf(client)]?.label ?? '' },
+        { label: 'Trusted', text: client.trusted ? 'yes' : 'no' },
+        { label: 'Strict', text: client.strict ? 'yes' : 'no' },
+        { label: 'Sign-in on devices', text: client.device ? 'by a code' : null },
+        { label: 'Signature of id_tokens', text: signatureOf(client) },
+        { label: 'Back-channel logout URI', text: client.backchannelLogoutUri ?? '–' },
+        { label: 'Logo', text: client.logoUri ?? '–' },
+        { label: 'Authentication', text: methodOf(client) },
+        ...(client.jwks ?? []).map(({ crv, kid }) => ({
+          label: 'Public key',
+          text: kid === undefined ? crv : `${crv}, ${kid}`,
+        })),
+        { label: 'Registered by', text: client.origin ? 'the application itself' : null },
+        { label: 'Ends unless used', time: toTimestampOrNull(client.expiresAt) },
+        { label: 'Previous secret works until', time: toTimestampOrNull(previousSecretUntil) },
+        { label: 'Created', time: toTimestamp(createdAt) },
+        { label: 'Client ID', text: id, isCode: true },
+      ];
+      const actions = [
+        { href: `${id}/update`, label: 'Change' },
+        ...(secretHash === undefined ? [] : [{ href: `${id}/rotate`, label: 'Rotate the secret' }]),
+        { href: `${id}/delete`, label: 'Delete' },
+        ...(client.backchannelLogoutUri === undefined
+          ? []
+          : [{ href: `../${LOGOUT_FAILURES}`, label: 'Failed logout notices' }]),
+      ];
+      const refused = await audit.search({ event: 'client.refused', subjects: [id], limit: LISTED_RECORDS });
+      const refusals = {
         heading: 'Refused requests',
-        tableLabel: 'Refused requests',
         empty: 'None lately.',
-        ...tableOf(REFUSAL_COLUMNS, refused.items.map(toAuditView), rootOf(request)),
-      },
-    ];
-    const view = { title: name || id, facts: detailRows(facts), actions, tables };
-    return console.send(request, reply, { template: 'console-detail', section, view });
+        ...tableOf(REFUSAL_COLUMNS, refused.items.map(toAuditView), root),
+      };
+      return { title: name || id, facts, actions, tables: [refusals] };
+    },
   });
 
   await register<object, { client: ClientDocument; secret: string | null }>({

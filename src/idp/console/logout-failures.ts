@@ -1,6 +1,6 @@
 import type { TObject } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { toTimestamp } from '../../core/http/schemas.js';
+import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { actorOf } from '../../core/ops/audit.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
@@ -48,7 +48,7 @@ export async function logoutFailuresPlugin(
       },
       {
         label: 'Next attempt',
-        text: ({ dueAt }) => (dueAt === undefined ? null : toTimestamp(dueAt)),
+        text: ({ dueAt }) => toTimestampOrNull(dueAt),
         kind: 'time',
       },
       { label: 'Retry', text: () => 'Retry now', href: ({ id }) => `${LOGOUT_FAILURES}/${id}/retry` },

@@ -1,6 +1,6 @@
 import type { TObject } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { toTimestamp } from '../../core/http/schemas.js';
+import { toTimestampOrNull } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
 import { registerList } from '../../shared/console-kit/lists.js';
@@ -9,8 +9,6 @@ import { type ConsoleServices, operatorSource } from './sources.js';
 
 /** The page of the list, which has no entry in the navigation. */
 export const METADATA_CLIENTS = 'metadata-clients';
-
-const timeOf = (time: number | undefined) => (time === undefined ? null : toTimestamp(time));
 
 /** Applications that publish their own metadata: what is known of them, and their refusal. */
 export async function metadataClientsPlugin(
@@ -33,9 +31,9 @@ export async function metadataClientsPlugin(
       { label: 'Client ID', text: ({ clientId }) => clientId, kind: 'code' },
       { label: 'Host', text: ({ clientId }) => new URL(clientId).host },
       { label: 'Name', text: ({ name }) => name || null },
-      { label: 'First used', text: ({ firstUsedAt }) => timeOf(firstUsedAt), kind: 'time' },
-      { label: 'Last used', text: ({ lastUsedAt }) => timeOf(lastUsedAt), kind: 'time' },
-      { label: 'Blocked', text: ({ blockedAt }) => timeOf(blockedAt), kind: 'time' },
+      { label: 'First used', text: ({ firstUsedAt }) => toTimestampOrNull(firstUsedAt), kind: 'time' },
+      { label: 'Last used', text: ({ lastUsedAt }) => toTimestampOrNull(lastUsedAt), kind: 'time' },
+      { label: 'Blocked', text: ({ blockedAt }) => toTimestampOrNull(blockedAt), kind: 'time' },
       {
         label: 'Change',
         text: ({ blockedAt }) => (blockedAt === undefined ? 'Block' : 'Admit'),

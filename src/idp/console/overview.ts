@@ -1,10 +1,8 @@
-import { Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
 import { lastDays } from '../../core/kernel/clock.js';
 import type { Estimate } from '../../core/storage/collection.js';
-import { Done, rootOf } from '../../shared/console-kit/console.js';
-import { detailRows } from '../../shared/console-kit/details.js';
+import { registerDetail } from '../../shared/console-kit/details.js';
 import { type Column, tableOf } from '../../shared/console-kit/lists.js';
 import type { TimeSeries } from '../../shared/console-kit/plots.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
@@ -27,37 +25,29 @@ const ROTATION = {
 /** The start page with sign-ins, and the page of the keys. */
 export async function overviewPlugin(fastify: FastifyTypebox, services: ConsoleServices): Promise<void> {
   const { console, sources } = services;
-  const querystring = Type.Object({ done: Done });
 
-  fastify.get('/', { config: console.config, schema: { querystring } }, async (request, reply) => {
-    const [principals, clients, failures, signIns] = await Promise.all([
-      sources.principals.estimate(),
-      sources.clients.estimate(),
-      sources.logoutFailures.count(MAX_FAILURES),
-      readSignIns(services),
-    ]);
-    const { renderPlot } = await import('../../shared/console-kit/plots.js');
-    return console.send(request, reply, {
-      template: 'console-detail',
-      section: '',
-      view: {
+  registerDetail(fastify, console, {
+    path: '',
+    section: '',
+    find: () =>
+      Promise.all([
+        sources.principals.estimate(),
+        sources.clients.estimate(),
+        sources.logoutFailures.count(MAX_FAILURES),
+        readSignIns(services),
+      ]),
+    async view([principals, clients, failures, signIns], root) {
+      const { renderPlot } = await import('../../shared/console-kit/plots.js');
+      const counted = `${failures}${failures === MAX_FAILURES ? ' or more' : ''}`;
+      return {
         title: 'Overview',
-        facts: detailRows([
+        facts: [
           { label: 'People and agents', text: written(principals) },
           { label: 'Applications', text: written(clients) },
-          ...(failures === 0
-            ? []
-            : [
-                {
-                  label: 'Failed logout notices',
-                  text: `${failures}${failures === MAX_FAILURES ? ' or more' : ''}`,
-                },
-              ]),
-        ]),
+          { label: 'Failed logout notices', text: failures === 0 ? null : counted },
+        ],
         actions:
-          failures === 0
-            ? []
-            : [{ href: rootOf(request) + LOGOUT_FAILURES, label: 'See the failed logout notices' }],
+          failures === 0 ? [] : [{ href: root + LOGOUT_FAILURES, label: 'See the failed logout notices' }],
         plots: [
           {
             id: 'sign-ins',
@@ -66,37 +56,31 @@ export async function overviewPlugin(fastify: FastifyTypebox, services: ConsoleS
             definition: `Sign-ins and failed attempts of the last ${SHOWN_DAYS} days in UTC, as far as the latest ${MAX_RECORDS.toLocaleString('en-US')} audit records reach.`,
           },
         ],
-        tables: [],
-      },
-    });
+      };
+    },
   });
 
-  fastify.get('/keys', { config: console.config, schema: { querystring } }, async (request, reply) => {
-    const columns: Column<ConsoleSources['keys'][number]>[] = [
-      { label: 'Use', text: ({ use }) => use, kind: 'status' },
-      { label: 'Algorithm', text: ({ algorithm }) => algorithm },
-      { label: 'Key ID', text: ({ id }) => id, kind: 'code' },
-      { label: 'What it does', text: ({ use }) => ROTATION[use] },
-    ];
-    return console.send(request, reply, {
-      template: 'console-detail',
-      section: 'keys',
-      view: {
-        title: 'Keys',
-        facts: detailRows(nextSteps(sources.keys)),
-        actions: [],
-        tables: [
-          {
-            id: 'keys',
-            heading: 'Published keys',
-            tableLabel: 'Published keys',
-            empty: '',
-            note: 'Keys are configured on the host; the console shows no private key.',
-            ...tableOf(columns, sources.keys, rootOf(request)),
-          },
-        ],
-      },
-    });
+  const columns: Column<ConsoleSources['keys'][number]>[] = [
+    { label: 'Use', text: ({ use }) => use, kind: 'status' },
+    { label: 'Algorithm', text: ({ algorithm }) => algorithm },
+    { label: 'Key ID', text: ({ id }) => id, kind: 'code' },
+    { label: 'What it does', text: ({ use }) => ROTATION[use] },
+  ];
+  registerDetail(fastify, console, {
+    path: 'keys',
+    section: 'keys',
+    find: async () => sources.keys,
+    view: (keys, root) => ({
+      title: 'Keys',
+      facts: nextSteps(keys),
+      tables: [
+        {
+          heading: 'Published keys',
+          note: 'Keys are configured on the host; the console shows no private key.',
+          ...tableOf(columns, keys, root),
+        },
+      ],
+    }),
   });
 }
 

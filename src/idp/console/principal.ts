@@ -1,10 +1,8 @@
-import { Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { toTimestamp } from '../../core/http/schemas.js';
+import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { toAuditView } from '../../core/ops/audit.js';
-import { Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
-import { type DetailRow, detailRows } from '../../shared/console-kit/details.js';
+import { type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
 import { tableOf } from '../../shared/console-kit/lists.js';
 import type { Connection } from '../oidc/consents.js';
 import type { ActiveDelegation } from '../oidc/delegations/service.js';
@@ -40,7 +38,7 @@ function principalFacts(principal: PrincipalDocument): DetailRow[] {
     { label: 'Kind', text: kindOf(principal) },
     ...keys.map(({ id, jwk }) => ({ label: `Public key (${jwk.crv})`, text: id, isCode: true })),
     { label: 'State', text: state },
-    ...(operatorSince === undefined ? [] : [{ label: 'Operator since', time: toTimestamp(operatorSince) }]),
+    { label: 'Operator since', time: toTimestampOrNull(operatorSince) },
     { label: 'Created', time: toTimestamp(createdAt) },
     { label: 'Changed', time: toTimestamp(updatedAt) },
     { label: 'ID', text: id, isCode: true },
@@ -53,9 +51,7 @@ function delegationTable(
 ) {
   const heading = isAgent ? 'Acts for people' : 'Agents that act for this person';
   return {
-    id: 'delegations',
     heading,
-    tableLabel: heading,
     empty: 'None.',
     ...tableOf<ActiveDelegation>(
       [
@@ -86,9 +82,7 @@ function delegationTable(
 }
 
 const sessionTable = (sessions: SessionDocument[], page: string, root: string) => ({
-  id: 'sessions',
   heading: 'Sessions',
-  tableLabel: 'Sessions',
   empty: 'Not signed in.',
   ...tableOf<SessionDocument>(
     [
@@ -106,9 +100,7 @@ const applicationTable = (
   applications: (Connection & { client: ClientDocument | null })[],
   root: string,
 ) => ({
-  id: 'applications',
   heading: 'Connected applications',
-  tableLabel: 'Connected applications',
   empty: 'No application was allowed by this principal.',
   note: 'Agents and applications that are trusted need no consent and are not listed.',
   ...tableOf<(typeof applications)[number]>(
@@ -135,44 +127,45 @@ export async function principalPagePlugin(
   fastify: FastifyTypebox,
   { console, sources }: ConsoleServices,
 ): Promise<void> {
-  const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
-  fastify.get('/principals/:sub', { config: console.config, schema }, async (request, reply) => {
-    const { sub = '' } = request.params;
-    const principal = await sources.principals.get(sub);
-    if (!principal) throw httpErrors.NOT_FOUND();
-    const root = rootOf(request);
-    const isAgent = principal.kind === 'agent';
-    const [sessions, consents, delegations, records] = await Promise.all([
-      sources.sessions.list(principal),
-      sources.consents.list(sub),
-      sources.delegations.list(isAgent ? { agent: sub } : { person: sub }),
-      sources.audit.search({ subjects: [sub], limit: LISTED_RECORDS }),
-    ]);
-    const applications = await Promise.all(
-      consents.map(async (consent) => ({ ...consent, client: await sources.clients.find(consent.clientId) })),
-    );
-    const page = `principals/${sub}`;
-    const tables = [
-      sessionTable(sessions, page, root),
-      applicationTable(applications, root),
-      ...(delegations.length > 0 ? [delegationTable(delegations, { isAgent, page, root })] : []),
-      {
-        id: 'audit',
-        heading: 'Latest audit records',
-        tableLabel: 'Latest audit records',
-        empty: 'No recent record.',
-        ...tableOf(AUDIT_COLUMNS, records.items.map(toAuditView), root),
-      },
-    ];
-    return console.send(request, reply, {
-      template: 'console-detail',
-      section: 'principals',
-      view: {
-        title: principal.handle,
-        facts: detailRows(principalFacts(principal)),
-        actions: actionsOf(principal).map(({ path, label }) => ({ href: `${sub}/${path}`, label })),
-        tables,
-      },
-    });
+  registerDetail<PrincipalDocument>(fastify, console, {
+    path: 'principals/:sub',
+    section: 'principals',
+    async find({ sub = '' }) {
+      const principal = await sources.principals.get(sub);
+      if (!principal) throw httpErrors.NOT_FOUND();
+      return principal;
+    },
+    async view(principal, root) {
+      const { id, kind, handle } = principal;
+      const isAgent = kind === 'agent';
+      const [sessions, consents, delegations, records] = await Promise.all([
+        sources.sessions.list(principal),
+        sources.consents.list(id),
+        sources.delegations.list(isAgent ? { agent: id } : { person: id }),
+        sources.audit.search({ subjects: [id], limit: LISTED_RECORDS }),
+      ]);
+      const applications = await Promise.all(
+        consents.map(async (consent) => ({
+          ...consent,
+          client: await sources.clients.find(consent.clientId),
+        })),
+      );
+      const page = `principals/${id}`;
+      return {
+        title: handle,
+        facts: principalFacts(principal),
+        actions: actionsOf(principal).map(({ path, label }) => ({ href: `${id}/${path}`, label })),
+        tables: [
+          sessionTable(sessions, page, root),
+          applicationTable(applications, root),
+          ...(delegations.length > 0 ? [delegationTable(delegations, { isAgent, page, root })] : []),
+          {
+            heading: 'Latest audit records',
+            empty: 'No recent record.',
+            ...tableOf(AUDIT_COLUMNS, records.items.map(toAuditView), root),
+          },
+        ],
+      };
+    },
   });
 }

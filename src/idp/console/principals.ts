@@ -1,5 +1,5 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { toTimestamp } from '../../core/http/schemas.js';
+import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { type List, registerList } from '../../shared/console-kit/lists.js';
 import type { Kind, PrincipalDocument, PrincipalState } from '../provisioning/store.js';
 import type { ConsoleServices } from './sources.js';
@@ -73,7 +73,7 @@ export async function principalListsPlugin(
       ...COLUMNS.slice(0, 2),
       {
         label: 'Link expires',
-        text: ({ linkExpiresAt }) => (linkExpiresAt === undefined ? null : toTimestamp(linkExpiresAt)),
+        text: ({ linkExpiresAt }) => toTimestampOrNull(linkExpiresAt),
         kind: 'time',
       },
       {

@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { type Console, rootOf } from '../../shared/console-kit/console.js';
-import { detailRows, registerDetail } from '../../shared/console-kit/details.js';
+import type { Console } from '../../shared/console-kit/console.js';
+import { registerDetail } from '../../shared/console-kit/details.js';
 import { tableOf } from '../../shared/console-kit/lists.js';
 
 /** What runs, what is configured, and where the operator finds more. Contains no secret. */
@@ -34,9 +34,9 @@ export async function helpPlugin(
     section: 'help',
     item: Installation,
     find: async () => installation,
-    view: ({ version, node, environment, store, parts, commands }, request) => ({
+    view: ({ version, node, environment, store, parts, commands }, root) => ({
       title: 'Help',
-      facts: detailRows([
+      facts: [
         { label: 'Version', text: `saas-backend ${version}` },
         { label: 'Runs on', text: `Node.js ${node}, ${environment}` },
         { label: 'Store', text: store },
@@ -44,13 +44,10 @@ export async function helpPlugin(
           label: 'Documentation',
           text: 'The folder docs of the package; docs/admin.md describes these pages.',
         },
-      ]),
-      actions: [],
+      ],
       tables: [
         {
-          id: 'parts',
           heading: 'Configuration',
-          tableLabel: 'Configuration',
           note: 'saas-backend doctor checks the whole configuration and explains each problem.',
           ...tableOf(
             [
@@ -64,13 +61,11 @@ export async function helpPlugin(
               { label: 'Documentation', text: ({ documentation }) => documentation, kind: 'code' },
             ],
             parts,
-            rootOf(request),
+            root,
           ),
         },
         {
-          id: 'commands',
           heading: 'Commands',
-          tableLabel: 'Commands',
           note: 'They run on the host, beside the server, with the same environment. --help shows their options.',
           ...tableOf(
             [
@@ -78,7 +73,7 @@ export async function helpPlugin(
               { label: 'Purpose', text: ({ purpose }) => purpose },
             ],
             commands,
-            rootOf(request),
+            root,
           ),
         },
       ],

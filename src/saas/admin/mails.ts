@@ -4,7 +4,7 @@ import { Email } from '../../core/http/schemas.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
 import { type Console, Parameters } from '../../shared/console-kit/console.js';
-import { detailRows, registerDetail } from '../../shared/console-kit/details.js';
+import { registerDetail } from '../../shared/console-kit/details.js';
 import { registerList } from '../../shared/console-kit/lists.js';
 import { meaningOf, outboxList } from '../../shared/console-kit/outbox.js';
 import type { MailAdministration } from '../../shared/email/administration.js';
@@ -60,7 +60,7 @@ export async function mailsPlugin(
     find: ({ id = '' }) => mails.find(id),
     view: ({ id, userId, status, ...mail }) => ({
       title: `E-mail ${mail.template}`,
-      facts: detailRows([
+      facts: [
         { label: 'Status', text: `${status}. ${meaningOf(status)}` },
         { label: 'To', text: mail.to },
         { label: 'Attempts', text: String(mail.attempts) },
@@ -70,13 +70,12 @@ export async function mailsPlugin(
         { label: 'Completed', time: mail.endedAt },
         { label: 'Not sent after', time: mail.expiresAt },
         { label: 'ID', text: id, isCode: true },
-      ]),
+      ],
       actions: [
         ...(mail.canRetry ? [{ href: `${id}/retry`, label: 'Send again' }] : []),
         { href: `templates/${mail.template}`, label: 'Show the template' },
         ...(userId === null ? [] : [{ href: `../users/${userId}`, label: 'Show the user' }]),
       ],
-      tables: [],
     }),
   });
 

@@ -4,7 +4,7 @@ import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Nullable, ok, Timestamp, toTimestamp } from '../../core/http/schemas.js';
 import { streamJson } from '../../core/http/streams.js';
 import type { Clock } from '../../core/kernel/clock.js';
-import { type Console, Parameters, rootOf } from '../../shared/console-kit/console.js';
+import { type Console, Parameters } from '../../shared/console-kit/console.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
 import { registerForms } from '../../shared/console-kit/forms.js';
 import { type Column, registerList, tableOf, toMinute } from '../../shared/console-kit/lists.js';
@@ -114,10 +114,10 @@ export async function userPagePlugin(
     template: 'admin-user',
     item: UserDetails,
     find: ({ id = '' }) => read(id),
-    async view(user, request) {
+    async view(user, root, request) {
       const { id } = user;
       const shown = [sessions(id) as UserSection<never>, ...sections];
-      const lists = await Promise.all(shown.map((section) => sectionView(section, id, rootOf(request))));
+      const lists = await Promise.all(shown.map((section) => sectionView(section, id, root)));
       return {
         title: user.email,
         facts: factsOf(user, users),

@@ -2,7 +2,7 @@ import type { TObject } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
 import type { Console } from '../../shared/console-kit/console.js';
-import { detailRows, registerDetail } from '../../shared/console-kit/details.js';
+import { registerDetail } from '../../shared/console-kit/details.js';
 import { registerList, tableOf } from '../../shared/console-kit/lists.js';
 import type { DeliveryService } from './deliveries.js';
 import { DELIVERY_STATUSES, DeliveryDetail, type DeliveryStatus, DeliveryView } from './schemas.js';
@@ -74,19 +74,19 @@ export async function deliveryPagesPlugin(
     section: SECTION,
     item: DeliveryDetail,
     find: ({ id = '' }) => deliveries.find(id),
-    view({ id, status, answer, endpointId, ...delivery }) {
+    view({ id, status, answer, endpointId, ...delivery }, root) {
       const attempts = tableOf(
         [
           { label: 'Time', text: ({ at }) => at, kind: 'time' },
           { label: 'Result', text: ({ result }) => result },
         ],
         delivery.history.toReversed(),
-        '../',
+        root,
       );
       const payload = JSON.stringify(JSON.parse(delivery.payload), null, 2);
       return {
         title: delivery.event,
-        facts: detailRows([
+        facts: [
           { label: 'Status', text: LABELS[status] },
           { label: 'Attempts', text: String(delivery.attempts) },
           { label: 'Last result', text: delivery.lastResult },
@@ -95,7 +95,7 @@ export async function deliveryPagesPlugin(
           { label: 'Completed', time: delivery.endedAt },
           { label: 'webhook-id', text: delivery.webhookId, isCode: true },
           { label: 'Endpoint', text: endpointId, isCode: true },
-        ]),
+        ],
         actions: [
           ...(status === 'pending' ? [] : [{ href: `${id}/resend`, label: 'Send again' }]),
           { href: `../${SECTION}/${endpointId}`, label: 'Show the endpoint' },
@@ -106,7 +106,7 @@ export async function deliveryPagesPlugin(
             ? []
             : [{ id: 'answer', heading: 'Beginning of the last answer', text: answer }]),
         ],
-        tables: [{ id: 'attempts', heading: 'Attempts', ...attempts, empty: 'There was no attempt yet.' }],
+        tables: [{ heading: 'Attempts', ...attempts, empty: 'There was no attempt yet.' }],
       };
     },
   });

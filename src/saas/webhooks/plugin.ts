@@ -2,7 +2,7 @@ import { type TObject, Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { type Action, type Input, registerAction } from '../../shared/console-kit/actions.js';
 import type { Console } from '../../shared/console-kit/console.js';
-import { detailRows, registerDetail } from '../../shared/console-kit/details.js';
+import { registerDetail } from '../../shared/console-kit/details.js';
 import { registerList } from '../../shared/console-kit/lists.js';
 import type { DeliveryService } from './deliveries.js';
 import { deliveryPagesPlugin } from './delivery-pages.js';
@@ -116,7 +116,7 @@ export async function webhookPagesPlugin(
     find: ({ id = '' }) => endpoints.find(id),
     view: ({ id, url, state, events, ...endpoint }) => ({
       title: url,
-      facts: detailRows([
+      facts: [
         { label: 'State', text: state },
         { label: 'Disabled because', text: endpoint.disabledReason },
         { label: 'URL', text: url },
@@ -128,7 +128,7 @@ export async function webhookPagesPlugin(
         { label: 'Previous secret signs until', time: endpoint.previousSecretUntil },
         { label: 'Created', time: endpoint.createdAt },
         { label: 'ID', text: id, isCode: true },
-      ]),
+      ],
       actions: [
         { href: `../deliveries?endpoint=${id}`, label: 'Deliveries' },
         ...(state === 'disabled'
@@ -142,7 +142,6 @@ export async function webhookPagesPlugin(
         { href: `${id}/rotate`, label: 'Rotate the secret' },
         { href: `${id}/remove`, label: 'Remove' },
       ],
-      tables: [],
     }),
   });
 

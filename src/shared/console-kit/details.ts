@@ -3,8 +3,8 @@ import { type TSchema, Type } from 'typebox';
 import type { View } from '../../core/http/pages.js';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, ok } from '../../core/http/schemas.js';
-import { type Console, Done, Parameters } from './console.js';
-import { toMinute } from './lists.js';
+import { type Console, Done, Parameters, rootOf } from './console.js';
+import { type tableOf, toMinute } from './lists.js';
 
 /** A page about one thing: with `item` and if the console has an API, also as JSON. */
 export interface Detail<Found> {
@@ -12,14 +12,25 @@ export interface Detail<Found> {
   path: string;
   /** The entry of the navigation. */
   section: string;
-  /** Default: a page of facts, actions and tables. */
+  /** Default: a page of facts, actions and tables, whose view is a `DetailView`. */
   template?: string;
   /** The schema of the JSON. */
   item?: TSchema;
   /** @throws NOT_FOUND */
   find(parameters: Record<string, string>): Promise<Found>;
-  view(found: Found, request: FastifyRequest): View | Promise<View>;
+  /** @param root of the console as seen from the page */
+  view(found: Found, root: string, request: FastifyRequest): View | DetailView | Promise<View | DetailView>;
 }
+
+export type DetailView = {
+  title: string;
+  facts: readonly DetailRow[];
+  actions?: readonly { href: string; label: string }[];
+  /** With the view of a table: see `tableOf`. */
+  tables?: readonly ({ heading: string; empty?: string; note?: string } & ReturnType<typeof tableOf>)[];
+  texts?: readonly { id: string; heading: string; text: string }[];
+  plots?: readonly { id: string; heading: string; markup: string; definition: string }[];
+};
 
 export function registerDetail<Found>(
   fastify: FastifyTypebox,
@@ -28,9 +39,14 @@ export function registerDetail<Found>(
 ): void {
   const read = (request: FastifyRequest) => find(request.params as Record<string, string>);
   const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
-  fastify.get(`/${path}`, { config: console.config, schema }, async (request, reply) =>
-    console.send(request, reply, { template, section, view: await view(await read(request), request) }),
-  );
+  fastify.get(`/${path}`, { config: console.config, schema }, async (request, reply) => {
+    const shown = await view(await read(request), rootOf(request), request);
+    return console.send(request, reply, {
+      template,
+      section,
+      view: template === 'console-detail' ? completed(shown as DetailView) : shown,
+    });
+  });
 
   if (console.api === undefined || item === undefined) return;
   const answer = { params: Parameters, response: { 200: Envelope(item) } };
@@ -53,13 +69,17 @@ export interface DetailRow {
   isCode?: boolean;
 }
 
-/** The view of the facts in `console-detail.html`, where a missing value must not be taken from the page. */
-export const detailRows = (facts: readonly DetailRow[]) =>
-  facts
+/** The view of `console-detail.html`, where a missing value must not be taken from the page. */
+const completed = ({ facts, actions = [], tables = [], ...view }: DetailView): View => ({
+  ...view,
+  facts: facts
     .filter(({ text, time }) => text !== null && time !== null)
     .map(({ label, text, time, isCode = false }) => ({
       label,
       text: time ? toMinute(time) : (text ?? ''),
       time: time ?? false,
       isCode,
-    }));
+    })),
+  actions,
+  tables: tables.map((table, index) => ({ ...table, id: `table-${index}`, tableLabel: table.heading })),
+});
