@@ -82,13 +82,23 @@ export function countExpired(
 const expiredAt = (now: number) => ({ expiresAt: { lte: now - PURGE_MARGIN_MS } });
 
 /** The job that deletes expired documents every hour. */
-export function createExpiryPurge(documents: Expiring, clock: Clock): Job {
-  return {
-    everySeconds: HOUR / SECOND,
-    run: ({ signal }) => purgeExpired(documents, { now: clock.now(), signal }),
-    countBacklog: (limit) => countExpired(documents, clock.now(), limit),
-  };
-}
+export const createExpiryPurge = (documents: Expiring, clock: Clock): Job =>
+  createPurge(documents, { where: () => expiredAt(clock.now()), sort: 'expiresAt' });
+
+/** The job that deletes the documents that match at the time of its run. */
+export const createPurge = <T extends { id: string }>(
+  documents: Pick<Collection<T>, 'page' | 'deleteMany' | 'count'>,
+  {
+    where,
+    sort,
+    everySeconds = HOUR / SECOND,
+  }: { where: () => Where<T>; sort: DeclaredField<T>; everySeconds?: number },
+) =>
+  ({
+    everySeconds,
+    run: ({ signal }) => purgeMatching(documents, { where: where(), sort, signal }),
+    countBacklog: (limit) => documents.count(where(), limit),
+  }) satisfies Job;
 
 /**
  * Deletes documents created up to `time`. It needs no index, because identifiers that `newId` has created sort by their time.

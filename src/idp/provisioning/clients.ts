@@ -5,8 +5,8 @@ import { readJwkSet } from '../../core/kernel/public-jwk.js';
 import { newId, newToken, sha256 } from '../../core/kernel/secrets.js';
 import { actorOf, changeDetail } from '../../core/ops/audit.js';
 import type { Effect } from '../../core/ops/commit.js';
-import type { Job, JobLog } from '../../core/ops/jobs.js';
-import { PURGE_MARGIN_MS, purgeMatching } from '../../core/ops/purge.js';
+import type { JobLog } from '../../core/ops/jobs.js';
+import { createPurge, PURGE_MARGIN_MS } from '../../core/ops/purge.js';
 import type { Estimate, Page, Write } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
@@ -264,11 +264,7 @@ export function createClients(
     },
 
     /** Deletes the clients that registered themselves and were not used. */
-    purge: {
-      everySeconds: DAY / SECOND,
-      run: ({ signal }) => purgeMatching(clients, { where: expired(), sort: 'expiresAt', signal }),
-      countBacklog: (limit) => clients.count(expired(), limit),
-    } satisfies Job,
+    purge: createPurge(clients, { where: expired, sort: 'expiresAt', everySeconds: DAY / SECOND }),
 
     /** Includes the previous secret only while that is valid. */
     async find(clientId: string): Promise<ClientDocument | null> {

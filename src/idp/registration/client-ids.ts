@@ -21,8 +21,6 @@ export interface MetadataClient extends Omit<StatedClient, 'method'> {
   createdAt: number;
 }
 
-export type MetadataClients = ReturnType<typeof createMetadataClients>;
-
 /** A client as operators see it. */
 export interface ListedClient {
   /** Of the copy. */

@@ -4,8 +4,6 @@ import { ResourceList, ResourceQuery, resourceView } from './schemas.js';
 import { createResourceService } from './service.js';
 import { resourceCollection } from './store.js';
 
-export type ResourcesModule = ReturnType<typeof createResourcesModule>;
-
 /** The APIs for which the provider issues access tokens. */
 export function createResourcesModule({ store, clock }: ModuleContext) {
   const service = createResourceService(resourceCollection(store), { clock });

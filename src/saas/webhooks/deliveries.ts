@@ -1,4 +1,4 @@
-import { toTimestamp } from '../../core/http/schemas.js';
+import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { type Audit, auditActor, type Operator } from '../../core/ops/audit.js';
@@ -35,7 +35,6 @@ export interface DeliveryServiceDependencies {
 }
 
 function viewOf(delivery: DeliveryDocument): DeliveryView {
-  const time = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
   const { id, webhookId, event, endpointId, status, attempts, lastResult = null } = delivery;
   return {
     id,
@@ -46,8 +45,8 @@ function viewOf(delivery: DeliveryDocument): DeliveryView {
     attempts,
     lastResult,
     createdAt: toTimestamp(delivery.createdAt),
-    nextAttemptAt: time(delivery.dueAt),
-    endedAt: time(delivery.endedAt),
+    nextAttemptAt: toTimestampOrNull(delivery.dueAt),
+    endedAt: toTimestampOrNull(delivery.endedAt),
   };
 }
 

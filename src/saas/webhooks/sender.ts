@@ -1,6 +1,7 @@
-import { CLOCK_SKEW_MS, DAY, every, HOUR, MINUTE, SECOND } from '../../core/kernel/clock.js';
+import { CLOCK_SKEW_MS, DAY, every, HOUR, SECOND } from '../../core/kernel/clock.js';
 import type { Job } from '../../core/ops/jobs.js';
-import { purgeMatching } from '../../core/ops/purge.js';
+import { lease } from '../../core/ops/outbox.js';
+import { createPurge } from '../../core/ops/purge.js';
 import type { SendRequest } from '../../core/outbound/request.js';
 import { pagesOf } from '../../core/storage/pages.js';
 import { type EndpointHealth, failPending } from './health.js';
@@ -13,10 +14,7 @@ import {
   type WebhookDependencies,
 } from './store.js';
 
-/**
- * Sends deliveries, each at least once. An attempt increments `attempts` in one conditional update, and stores its result only if that
- * number is unchanged: of any number of processes, one makes it.
- */
+/** Sends deliveries, each at least once. */
 export interface SenderDependencies extends WebhookDependencies {
   health: EndpointHealth;
   send: SendRequest;
@@ -28,9 +26,6 @@ export type Sender = ReturnType<typeof createSender>;
 
 /** How long an endpoint may take to answer. */
 export const ANSWER_TIMEOUT_MS = 15 * SECOND;
-
-/** Time after which another process may take over a delivery; longer than any attempt. */
-const LEASE_MS = MINUTE;
 
 /** Attempts at one endpoint in parallel. */
 const CONCURRENCY = 4;
@@ -127,13 +122,10 @@ export function createSender(deps: SenderDependencies) {
 
   /** Makes one attempt. Returns false if the endpoint takes no further ones now. */
   const attempt = async (due: DeliveryDocument, cut: AbortSignal): Promise<boolean> => {
-    const { id, attempts, dueAt = 0 } = due;
+    const { id } = due;
     const endpoint = await endpoints.findOne({ id: due.endpointId });
     if (!endpoint || !health.isOpen(endpoint)) return false;
-    const leased = await deliveries.updateOne(
-      { id, attempts, dueAt },
-      { set: { dueAt: clock.now() + LEASE_MS }, inc: { attempts: 1 } },
-    );
+    const leased = await lease(deliveries, due, clock.now());
     if (!leased) return true;
     const result = await request(endpoint, leased, cut);
     onAttempt?.(result.isDelivered ? 'delivered' : result.status === undefined ? 'unanswered' : 'refused');
@@ -256,18 +248,20 @@ export function createSender(deps: SenderDependencies) {
     }
   };
 
-  const outdated = () => ({ createdAt: { lt: clock.now() - RETENTION_MS } });
+  const purge = createPurge(deliveries, {
+    where: () => ({ createdAt: { lt: clock.now() - RETENTION_MS } }),
+    sort: 'createdAt',
+  });
 
   return {
     jobs: {
       send: { everySeconds: INTERVAL_SECONDS, run: ({ signal }) => deliverAll(signal) },
       purge: {
-        everySeconds: HOUR / SECOND,
-        async run({ signal }) {
+        ...purge,
+        async run(lease) {
           await endUnsendable();
-          return purgeMatching(deliveries, { where: outdated(), sort: 'createdAt', signal });
+          return purge.run(lease);
         },
-        countBacklog: (limit) => deliveries.count(outdated(), limit),
       },
     } satisfies { send: Job; purge: Job },
     /** Has a running job look for deliveries again. */

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { toTimestamp } from '../../core/http/schemas.js';
+import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { isLoopbackAddress, isPublicAddress, plainAddress } from '../../core/kernel/addresses.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { newId } from '../../core/kernel/secrets.js';
@@ -64,7 +64,6 @@ export function createEndpointService(deps: EndpointServiceDependencies) {
   };
 
   const view = (endpoint: EndpointDocument): EndpointView => {
-    const time = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
     const { previousSecretUntil: until } = endpoint;
     return {
       id: endpoint.id,
@@ -73,10 +72,10 @@ export function createEndpointService(deps: EndpointServiceDependencies) {
       events: endpoint.events ?? [],
       state: stateOf(endpoint),
       disabledReason: endpoint.disabledReason ?? null,
-      failingSince: time(endpoint.failingSince),
+      failingSince: toTimestampOrNull(endpoint.failingSince),
       lastFailure: endpoint.lastFailure ?? null,
-      lastSuccessAt: time(endpoint.lastSuccessAt),
-      previousSecretUntil: time(until !== undefined && until > clock.now() ? until : undefined),
+      lastSuccessAt: toTimestampOrNull(endpoint.lastSuccessAt),
+      previousSecretUntil: toTimestampOrNull(until !== undefined && until > clock.now() ? until : undefined),
       createdAt: toTimestamp(endpoint.createdAt),
     };
   };

@@ -1,15 +1,15 @@
-import { CLOCK_SKEW_MS, type Clock, HOUR, MINUTE, SECOND } from '../../core/kernel/clock.js';
+import { type Clock, HOUR, SECOND } from '../../core/kernel/clock.js';
 import type { Random } from '../../core/kernel/secrets.js';
 import type { JobLog, Lease } from '../../core/ops/jobs.js';
+import { backoffMs, lease, MAX_ATTEMPTS, sendDue } from '../../core/ops/outbox.js';
 import type { MailContent } from './content.js';
 import type { MailDocument, MailStatus, Mails } from './store.js';
 import { hasSecretLink } from './templates.js';
 import { DeliveryError, type DeliveryResult, type Message, type Transport } from './transport.js';
 
 /**
- * Sends the mails that are due. An attempt increments `attempts` in one conditional update and stores its result only if
- * that number is unchanged. A mail is therefore sent twice only if the process ends between its acceptance by the mail
- * server and the storing of the result.
+ * Sends the mails that are due. A mail is sent twice only if the process ends between its acceptance by the mail server and the storing of
+ * the result.
  */
 
 /** A mail with its decrypted values. */
@@ -25,20 +25,6 @@ export interface RelayOptions {
   random: Random;
   log: JobLog;
 }
-
-const MAX_ATTEMPTS = 8;
-
-/** Mails sent in parallel. */
-const CONCURRENCY = 5;
-
-/** Mails read from the store at once. */
-const BATCH_SIZE = 50;
-
-/** Time after which another process may take over a mail; longer than any attempt. */
-const LEASE_MS = MINUTE;
-
-/** An upper bound of `backoffMs`, whose longest delay is 7.6 hours. */
-const MAX_BACKOFF_MS = 8 * HOUR;
 
 /** How long a stopping server waits for running attempts. */
 const STOP_TIMEOUT_MS = 3 * SECOND;
@@ -78,11 +64,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
 
   const deliver = async (due: MailDocument, signal: AbortSignal): Promise<void> => {
     if (!(await checkDue(due))) return;
-    const { id, attempts, dueAt = 0 } = due;
-    const leased = await mails.updateOne(
-      { id, attempts, dueAt },
-      { set: { status: 'sending', dueAt: clock.now() + LEASE_MS }, inc: { attempts: 1 } },
-    );
+    const leased = await lease(mails, due, clock.now(), { status: 'sending' });
     if (!leased) return;
     const result = await attempt(leased, signal);
     if (!(result instanceof DeliveryError)) {
@@ -91,11 +73,11 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
     } else if (signal.aborted) await postpone(leased, 0);
     else if (result.isFinal || leased.attempts >= MAX_ATTEMPTS) {
       await finish(leased, 'failed', result.message);
-      const mail = { id, template: leased.template, attempts: leased.attempts };
-      log.error({ mail, reason: result.message }, 'an e-mail could not be sent');
+      const { id, template, attempts } = leased;
+      log.error({ mail: { id, template, attempts }, reason: result.message }, 'an e-mail could not be sent');
     } else {
       reportFailure(leased, result.message);
-      await postpone(leased, backoffMs(leased.attempts, random), result.message);
+      await postpone(leased, jittered(backoffMs(leased.attempts), random), result.message);
     }
   };
 
@@ -147,25 +129,18 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
     }
   };
 
-  return async ({ signal }) => {
+  return ({ signal }) => {
     const deadline = abortAfter(signal, STOP_TIMEOUT_MS);
-    const deliverAll = async (dueAt: { lte: number } | { gt: number }) => {
-      for (let isMore = true; isMore && !signal.aborted; ) {
-        const { items } = await mails.page({ where: { dueAt }, sort: 'dueAt', limit: BATCH_SIZE });
-        await inParallel(items, signal, (mail) => deliver(mail, deadline));
-        isMore = items.length === BATCH_SIZE;
-      }
-    };
-    await deliverAll({ lte: clock.now() });
-    // Mails due implausibly late were scheduled by a clock that has been set back since.
-    await deliverAll({ gt: clock.now() + MAX_BACKOFF_MS + CLOCK_SKEW_MS });
+    return sendDue(mails, { groupOf: ({ id }) => id, clock, signal }, async (due) => {
+      for (const mail of due) await deliver(mail, deadline);
+    });
   };
 }
 
-/** 30 seconds, tripled after each attempt: eight attempts within nine hours, with a jitter of 25 %. */
-function backoffMs(attempts: number, random: Random): number {
+/** With a jitter of 25 %. */
+function jittered(milliseconds: number, random: Random): number {
   const share = random.bytes(2).readUInt16BE() / 0xffff;
-  return Math.round(30 * SECOND * 3 ** (attempts - 1) * (0.75 + share / 2));
+  return Math.round(milliseconds * (0.75 + share / 2));
 }
 
 /** Returns a signal that aborts some time after another one. */
@@ -175,19 +150,4 @@ function abortAfter(signal: AbortSignal, milliseconds: number): AbortSignal {
     once: true,
   });
   return controller.signal;
-}
-
-/** Runs `work` for every item with limited concurrency until `signal` aborts. Rejects with the first error after all have settled. */
-async function inParallel<T>(
-  items: T[],
-  signal: AbortSignal,
-  work: (item: T) => Promise<void>,
-): Promise<void> {
-  const queue = items.values();
-  const worker = async () => {
-    for (const item of queue) if (!signal.aborted) await work(item);
-  };
-  const results = await Promise.allSettled(Array.from({ length: CONCURRENCY }, worker));
-  const failed = results.find((result) => result.status === 'rejected');
-  if (failed) throw failed.reason;
 }

@@ -3,7 +3,7 @@ import { toTimestamp } from '../../core/http/schemas.js';
 import { DAY, timesOf } from '../../core/kernel/clock.js';
 import { newId, sha256 } from '../../core/kernel/secrets.js';
 import type { Job, JobLog } from '../../core/ops/jobs.js';
-import { purgeMatching } from '../../core/ops/purge.js';
+import { createPurge } from '../../core/ops/purge.js';
 import { firstPagesOf, mapPages } from '../../core/storage/pages.js';
 import type { MailContent } from './content.js';
 import { createOutbox, type OutboxOptions } from './outbox.js';
@@ -125,11 +125,7 @@ export function createEmailService(options: EmailServiceOptions) {
     /** `relay` sends queued mails, `purge` deletes old ones. */
     jobs: {
       relay: { everySeconds: 5, run: createRelay({ ...options, composeMessage }) },
-      purge: {
-        everySeconds: 3600,
-        run: ({ signal }) => purgeMatching(mails, { where: ended(), sort: 'endedAt', signal }),
-        countBacklog: (limit) => mails.count(ended(), limit),
-      },
+      purge: createPurge(mails, { where: ended, sort: 'endedAt' }),
     } satisfies { relay: Job; purge: Job },
 
     /** Logs a mail server that does not accept the connection. Never rejects. */

@@ -7,11 +7,6 @@ export default [
     tests: [['saas/webhooks/delivery', 'an event is sent once to each endpoint that receives it']],
   },
   {
-    name: 'an attempt is not conditional', file: 'saas/webhooks/sender.ts', in: 'attempt',
-    replace: 'deliveries.updateOne( { id, attempts, dueAt },', by: 'deliveries.updateOne({ id },',
-    tests: [['saas/webhooks/delivery', 'four processes make one attempt at a time for each delivery']],
-  },
-  {
     name: 'redirects count as success', file: 'saas/webhooks/sender.ts', in: 'request',
     replace: 'status < 300', by: 'status < 400',
     tests: [['saas/webhooks/delivery', 'a failing delivery is attempted ten times within three days']],

@@ -7,8 +7,11 @@ export default [
     tests: [['shared/email/outbox', 'template values cannot run code, break out of HTML or add a header']],
   },
   {
-    name: 'two processes send one e-mail', file: 'shared/email/relay.ts', in: 'deliver',
+    name: 'two processes make one attempt', file: 'core/ops/outbox.ts', in: 'lease',
     replace: '{ id, attempts, dueAt }', by: '{ id }',
-    tests: [['shared/email/outbox', 'four processes send each e-mail of one outbox once']],
+    tests: [
+      ['shared/email/outbox', 'four processes send each e-mail of one outbox once'],
+      ['saas/webhooks/delivery', 'four processes make one attempt at a time for each delivery'],
+    ],
   },
 ];

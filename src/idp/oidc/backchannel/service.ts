@@ -1,8 +1,9 @@
-import { CLOCK_SKEW_MS, DAY, HOUR, MINUTE, SECOND, toSeconds } from '../../../core/kernel/clock.js';
+import { DAY, MINUTE, SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import { newId } from '../../../core/kernel/secrets.js';
 import { type Effect, effectOf } from '../../../core/ops/commit.js';
 import type { Job } from '../../../core/ops/jobs.js';
-import { purgeMatching } from '../../../core/ops/purge.js';
+import { backoffMs, lease, MAX_ATTEMPTS, sendDue } from '../../../core/ops/outbox.js';
+import { createPurge } from '../../../core/ops/purge.js';
 import type { Page, Write } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
 import type { Client } from '../directory.js';
@@ -26,20 +27,8 @@ export type BackchannelLogout = ReturnType<typeof createBackchannelLogout>;
 /** A notice that an application has not accepted. */
 export type LogoutFailure = LogoutNoticeDocument;
 
+/** Ended sessions read from the store at once. */
 const BATCH_SIZE = 50;
-
-/** Applications called in parallel. */
-const CONCURRENCY = 5;
-
-/** Time after which another process may take over a notice; longer than any attempt. */
-const LEASE_MS = MINUTE;
-
-/** 30 seconds, tripled after each attempt: eight attempts within nine hours. */
-const MAX_ATTEMPTS = 8;
-const backoffMs = (attempts: number): number => 30 * SECOND * 3 ** (attempts - 1);
-
-/** An upper bound of `backoffMs`. */
-const MAX_BACKOFF_MS = 8 * HOUR;
 
 /** Lifetime of a logout token (Back-Channel Logout §2.4). */
 const TOKEN_LIFETIME_SECONDS = 120;
@@ -48,21 +37,10 @@ const TOKEN_LIFETIME_SECONDS = 120;
 const MAX_REASON_LENGTH = 300;
 
 /** How long a notice outlives its session, so that attempts go on. */
-const RETENTION_MS = 24 * HOUR;
+const RETENTION_MS = DAY;
 
 /** How long operators see at least that it was given up. */
 const FAILURE_RETENTION_MS = 7 * DAY;
-
-/** Notices by client, in their order. */
-function byClient(notices: readonly LogoutNoticeDocument[]): Map<string, LogoutNoticeDocument[]> {
-  const found = new Map<string, LogoutNoticeDocument[]>();
-  for (const notice of notices) {
-    const others = found.get(notice.clientId);
-    if (others) others.push(notice);
-    else found.set(notice.clientId, [notice]);
-  }
-  return found;
-}
 
 const FAILING = { failingSince: { gt: 0 } };
 
@@ -135,17 +113,14 @@ export function createBackchannelLogout(deps: OidcShared & { post: PostLogoutTok
 
   /** Returns whether the application can be notified of other ended sessions now. */
   const deliver = async (due: LogoutNoticeDocument): Promise<boolean> => {
-    const { id, clientId, sub, attempts, dueAt = 0 } = due;
+    const { id, clientId, sub, attempts } = due;
     const client = await directory.findClient(clientId);
     const uri = client?.backchannelLogoutUri;
     if (!client || uri === undefined) {
       await notices.deleteOne({ id, attempts });
       return true;
     }
-    const leased = await notices.updateOne(
-      { id, attempts, dueAt },
-      { set: { dueAt: clock.now() + LEASE_MS }, inc: { attempts: 1 } },
-    );
+    const leased = await lease(notices, due, clock.now());
     if (!leased) return true;
     const own = { id, attempts: leased.attempts };
     const { failure, isReachable } = await attempt(leased, client, uri);
@@ -175,12 +150,13 @@ export function createBackchannelLogout(deps: OidcShared & { post: PostLogoutTok
   };
 
   /** Delivers notices of one client, one after the other. One that cannot be reached is not called again for each of them. */
-  const deliverTo = async (clientId: string, due: LogoutNoticeDocument[], signal: AbortSignal) => {
+  const deliverTo = async (due: readonly LogoutNoticeDocument[], signal: AbortSignal) => {
     for (const notice of due) {
       if (signal.aborted) return;
       if (await deliver(notice)) continue;
       const now = clock.now();
-      await notices.updateMany({ clientId, dueAt: { lte: now } }, { set: { dueAt: now + backoffMs(1) } });
+      const others = { clientId: notice.clientId, dueAt: { lte: now } };
+      await notices.updateMany(others, { set: { dueAt: now + backoffMs(1) } });
       return;
     }
   };
@@ -222,28 +198,13 @@ export function createBackchannelLogout(deps: OidcShared & { post: PostLogoutTok
       send: {
         everySeconds: MINUTE / SECOND,
         async run({ signal }) {
-          const deliverAll = async (dueAt: { lte: number } | { gt: number }) => {
-            for (let isMore = true; isMore && !signal.aborted; ) {
-              const { items } = await notices.page({ where: { dueAt }, sort: 'dueAt', limit: BATCH_SIZE });
-              const queue = byClient(items).entries();
-              const worker = async () => {
-                for (const [clientId, due] of queue) await deliverTo(clientId, due, signal);
-              };
-              await Promise.all(Array.from({ length: CONCURRENCY }, worker));
-              isMore = items.length === BATCH_SIZE;
-            }
-          };
           await enqueueAll(signal);
-          await deliverAll({ lte: clock.now() });
-          // Due implausibly late: scheduled by a clock that has been set back since.
-          await deliverAll({ gt: clock.now() + MAX_BACKOFF_MS + CLOCK_SKEW_MS });
+          await sendDue(notices, { groupOf: ({ clientId }) => clientId, clock, signal }, (due) =>
+            deliverTo(due, signal),
+          );
         },
       },
-      purge: {
-        everySeconds: HOUR / SECOND,
-        run: ({ signal }) => purgeMatching(notices, { where: outdated(), sort: 'expiresAt', signal }),
-        countBacklog: (limit) => notices.count(outdated(), limit),
-      },
+      purge: createPurge(notices, { where: outdated, sort: 'expiresAt' }),
     } satisfies { send: Job; purge: Job },
 
     /** Notices that are due, up to `limit`. */

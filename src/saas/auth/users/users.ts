@@ -1,6 +1,13 @@
 import { formatValue, mustBe } from '../../../core/config/validation-messages.js';
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
-import { Email, matchesSchema, OptionalName, toTimestamp, type User } from '../../../core/http/schemas.js';
+import {
+  Email,
+  matchesSchema,
+  OptionalName,
+  toTimestamp,
+  toTimestampOrNull,
+  type User,
+} from '../../../core/http/schemas.js';
 import type { PrivateMetadata } from '../../../core/http/user-metadata.js';
 import { type Clock, timesOf } from '../../../core/kernel/clock.js';
 import { type ErrorDetail, httpErrors, invalidFields } from '../../../core/kernel/errors.js';
@@ -83,7 +90,6 @@ export function createUserDirectory(
   },
 ) {
   const { users, presentUser } = deps;
-  const toTimestampOrNull = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
   const toManagedUser = (user: UserDocument): ManagedUser => ({
     ...presentUser(user),
     suspendedAt: toTimestampOrNull(user.suspendedAt),
