@@ -108,14 +108,14 @@ export function saasWarnings(values: SaasConfiguration): ConfigurationWarning[] 
  */
 export function resolveSaas(options: SaasBackendOptions, generate = true) {
   const {
-    prefix,
-    adminPath,
-    accountPath,
+    prefix = '/api',
+    adminPath = '/admin',
+    accountPath = '/account',
     customSettings,
     hooks,
     env,
-    clock,
-    random,
+    clock = systemClock,
+    random = systemRandom,
     hashing,
     limits,
     mongo,
@@ -125,19 +125,8 @@ export function resolveSaas(options: SaasBackendOptions, generate = true) {
     ...given
   } = options;
   const runtime = {
-    prefix: prefix ?? '/api',
-    adminPath: adminPath ?? '/admin',
-    accountPath: accountPath ?? '/account',
-    clock: clock ?? systemClock,
-    random: random ?? systemRandom,
-    customSettings,
-    hooks,
-    hashing,
-    limits,
-    mongo,
-    pg,
-    metricsPeers,
-    openapi,
+    ...{ prefix, adminPath, accountPath, customSettings, hooks, clock, random },
+    ...{ hashing, limits, mongo, pg, metricsPeers, openapi },
     /** The value of TRUST_PROXY, which a plugin does not use. */
     proxyVariable: readVariable('TRUST_PROXY', env),
   };
@@ -148,7 +137,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true) {
       program: 'saas-backend',
       given: lent ? { ...given, databaseUri: given.databaseUri ?? lent } : given,
       env,
-      random: runtime.random,
+      random,
       generate,
       serverSchema: saasServerSchema,
     },
