@@ -65,7 +65,9 @@ export async function logIn(
 
 /** @throws LoginFailed */
 function codeIn(location: string, expected: { state: string; iss: string }): string {
-  const { searchParams } = new URL(location, 'http://localhost');
+  if (!URL.canParse(location))
+    throw new LoginFailed('The provider has not redirected the sign-in to the application.');
+  const { searchParams } = new URL(location);
   const [code, error] = [searchParams.get('code'), searchParams.get('error')];
   if (searchParams.get('state') !== expected.state || searchParams.get('iss') !== expected.iss) {
     throw new LoginFailed('The response belongs to another sign-in or another provider.');

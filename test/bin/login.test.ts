@@ -3,6 +3,7 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { exportJWK, generateKeyPair, SignJWT } from 'jose';
 import t from 'tap';
 import { logInOnDevice } from '../../bin/clients/device-login.js';
 import { type LoginRequest, logIn } from '../../bin/clients/headless-login.js';
@@ -125,23 +126,41 @@ t.test(
   async (t) => {
     const asked: string[] = [];
     let answerOf: (state: string, issuer: string) => string = () => '';
+    const [own, foreign] = [await generateKeyPair('EdDSA'), await generateKeyPair('EdDSA')];
+    const keys = [await exportJWK(own.publicKey)];
+    let nonce = '';
+    let key = foreign.privateKey;
+    const newIdToken = () =>
+      new SignJWT({ nonce })
+        .setProtectedHeader({ alg: 'EdDSA' })
+        .setIssuer(issuer())
+        .setAudience('cid_x')
+        .setSubject('u_x')
+        .setIssuedAt()
+        .setExpirationTime('1 minute')
+        .sign(key);
     const attacker = createServer((request, response) => {
       asked.push(`thief ${request.headers.authorization}`);
       response.end('{}');
     }).listen(0, '127.0.0.1');
-    const provider = createServer((request, response) => {
+    const provider = createServer(async (request, response) => {
       const url = new URL(request.url ?? '', issuer());
       asked.push(`${url.pathname} ${request.headers.authorization ?? ''}`);
       if (url.pathname === '/authorize') {
+        nonce = url.searchParams.get('nonce') ?? nonce;
         response.writeHead(302, { location: answerOf(url.searchParams.get('state') ?? '', issuer()) }).end();
       } else if (url.pathname === '/token') {
-        response
-          .setHeader('content-type', 'application/json')
-          .end(
-            JSON.stringify({ access_token: 'at', token_type: 'Bearer', expires_in: 60, id_token: 'a.b.c' }),
-          );
-      } else if (url.pathname === '/jwks') response.end('{"keys":[]}');
-      else {
+        response.setHeader('content-type', 'application/json').end(
+          JSON.stringify({
+            access_token: 'at',
+            token_type: 'Bearer',
+            expires_in: 60,
+            id_token: await newIdToken(),
+          }),
+        );
+      } else if (url.pathname === '/jwks') {
+        response.setHeader('content-type', 'application/json').end(JSON.stringify({ keys }));
+      } else {
         const at = (path: string) => issuer() + path;
         response.setHeader('content-type', 'application/json').end(
           JSON.stringify({
@@ -182,6 +201,13 @@ t.test(
       answerOf = answer;
       await t.rejects(logIn(request, REAL), { name: 'LoginFailed', message: reason });
     }
+    key = own.privateKey;
+    t.match(await logIn(request, REAL), { access_token: 'at' }, 'a token of the provider is accepted');
+    answerOf = (state, iss) => {
+      nonce = 'of another sign-in';
+      return `${elsewhere}/cb?code=x&state=${state}&iss=${iss}`;
+    };
+    await t.rejects(logIn(request, REAL), { message: /id_token belongs to another sign-in/ });
     t.same(
       asked.filter((line) => line.startsWith('thief')),
       [],
