@@ -410,8 +410,15 @@ export const billing = {
   },
   'POST /api/billing/subscription/change': {
     id: 'changeSubscription',
-    summary: 'Change the price or the quantity of the subscription',
+    summary: 'Change the price or the quantity of the subscription, now or at the end of the period',
+    description:
+      'If the bank wants the user to confirm the payment, the answer has `paymentUrl`, and the change is made then.',
     errors: ORDER,
+  },
+  'POST /api/billing/subscription/change/undo': {
+    id: 'undoSubscriptionChange',
+    summary: 'Take back a change that is scheduled or awaits its payment',
+    errors: CHANGE,
   },
   'POST /api/billing/subscription/cancel': {
     id: 'cancelSubscription',
@@ -420,12 +427,12 @@ export const billing = {
   },
   'POST /api/billing/subscription/resume': {
     id: 'resumeSubscription',
-    summary: 'Take back a cancellation, a scheduled change or a pause',
-    errors: CHANGE,
+    summary: 'Take back a cancellation, or end a pause and collect the payment',
+    errors: [...CHANGE, 'PAYMENT_METHOD_REQUIRED'],
   },
   'POST /api/billing/subscription/pause': {
     id: 'pauseSubscription',
-    summary: 'Stop the collection of invoices',
+    summary: 'Pause the subscription: no access and no invoices',
     description: 'Only with `BILLING_ALLOW_PAUSE`.',
     errors: [...CHANGE, 'FORBIDDEN'],
   },

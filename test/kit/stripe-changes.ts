@@ -1,6 +1,7 @@
 import type { Json } from '../../src/saas/billing/provider/json.js';
 import { type Handler, missing, type ProviderCall } from './stripe.js';
 import { PRICES, subscriptionObject, type WorldSubscription } from './stripe-objects.js';
+import { rejection } from './stripe-schedules.js';
 import type { World } from './stripe-simulator.js';
 
 /** The part of the provider's API that changes subscriptions. */
@@ -9,6 +10,7 @@ export interface ChangeOptions {
   prices: ReadonlyMap<string, Json>;
   /** The code with which the bank declines a payment; undefined: it accepts. */
   isDeclined(): string | undefined;
+  hasPaymentMethod(customer: string): boolean;
 }
 
 export function changeRoutes(world: World, options: ChangeOptions): Record<string, Handler> {
@@ -35,10 +37,27 @@ export function changeRoutes(world: World, options: ChangeOptions): Record<strin
   return {
     'POST /v1/subscriptions/:id': ({ form }, id) =>
       apply(id, (found) => updateOf(found, form, world, options)),
-    'POST /v1/subscriptions/:id/resume': (_call, id) =>
-      apply(id, ({ status }) =>
-        status === 'paused' ? { status: 'active' } : rejection('This subscription is not paused.'),
-      ),
+    'POST /v1/subscriptions/:id/pause': ({ form }, id) =>
+      apply(id, ({ billingMode, schedule }) => {
+        if (form.get('type') !== 'subscription') return rejection('Invalid type.', 'type');
+        if (billingMode === 'classic') return rejection('Pausing requires the flexible billing mode.');
+        if (schedule) return rejection('A subscription with a schedule cannot be paused.');
+        return { status: 'paused', pauseReason: 'pause_requested' };
+      }),
+    'POST /v1/subscriptions/:id/resume': ({ form }, id) =>
+      apply(id, (found) => {
+        const { status, customer, latestInvoice } = found;
+        if (status !== 'paused') return rejection('This subscription is not paused.');
+        if (latestInvoice?.status === 'open') return rejection('The resumption invoice is open.');
+        if (!found.pauseReason && !options.hasPaymentMethod(customer))
+          return rejection('This customer has no attached payment source or default payment method.');
+        const paysNow = form.get('payment_behavior') === 'resume_on_payment_success';
+        const isPaid = paysNow && options.isDeclined() === undefined;
+        const invoice = { id: world.name('in'), status: isPaid ? 'paid' : 'open' };
+        if (paysNow && !isPaid) return { latestInvoice: invoice };
+        const period = { periodStart: world.now, periodEnd: world.now + 30 * 86_400 };
+        return { status: 'active', pauseReason: null, latestInvoice: invoice, ...period };
+      }),
     'DELETE /v1/subscriptions/:id': (_call, id) => {
       const found = find(id);
       if ('error' in found) return missing('id');
@@ -50,30 +69,55 @@ export function changeRoutes(world: World, options: ChangeOptions): Record<strin
 
 const ITEM = 'items[0]';
 
+const PENDING_FOR = 23 * 3600;
+
 function updateOf(
   found: WorldSubscription,
   form: URLSearchParams,
-  { now }: World,
+  world: World,
   { prices, isDeclined }: ChangeOptions,
 ): Partial<WorldSubscription> | { error: Json } {
-  const price = form.get(`${ITEM}[price]`);
-  if (price !== null) {
+  const { now } = world;
+  if ([...form.keys()].some((name) => name.startsWith(ITEM))) {
     const problem = itemProblem(found, form, ITEM, prices);
     if (problem) return problem;
-    const quantity = Number(form.get(`${ITEM}[quantity]`) ?? found.quantity);
-    const isInvoiced = found.status !== 'trialing' && (price !== found.price || quantity !== found.quantity);
-    const code = isDeclined();
-    if (isInvoiced && code !== undefined && form.get('payment_behavior') === 'error_if_incomplete')
+    const fields = itemFields(found, form);
+    const isSame = fields.price === found.price && fields.quantity === found.quantity;
+    const isInvoiced =
+      found.status !== 'trialing' && !isSame && form.get('proration_behavior') === 'always_invoice';
+    const code = isInvoiced ? isDeclined() : undefined;
+    if (code === undefined) return { ...fields, pendingUpdate: null };
+    if (form.get('payment_behavior') === 'error_if_incomplete')
       return { error: { type: 'card_error', code, message: 'Your card was declined.' } };
-    return { price, quantity };
+    const item = {
+      id: form.get(`${ITEM}[id]`),
+      price: form.get(`${ITEM}[price]`),
+      quantity: fields.quantity,
+    };
+    return {
+      latestInvoice: { id: world.name('in'), status: 'open' },
+      pendingUpdate: { expiresAt: now + PENDING_FOR, item },
+    };
   }
-  if (form.has('pause_collection[behavior]'))
-    return { pauseBehavior: form.get('pause_collection[behavior]') };
   if (form.get('pause_collection') === '') return { pauseBehavior: null };
-  if (form.get('cancel_at') === '') return { cancelAt: null, canceledAt: null };
+  if (found.schedule)
+    return rejection(
+      `The subscription is managed by the subscription schedule ${found.schedule}, and updating any cancelation behavior directly is not allowed. Please update the schedule instead.`,
+    );
+  const cancelAt = form.get('cancel_at');
+  if (cancelAt === '') return { cancelAt: null, canceledAt: null };
+  if (cancelAt !== null) return { cancelAt: Number(cancelAt), canceledAt: now };
+  // Of items with periods of their own, the earliest counts.
+  const ends = [found.periodEnd, ...(found.addOns ?? []).flatMap(({ periodEnd }) => periodEnd ?? [])];
   return form.get('cancel_at_period_end') === 'true'
-    ? { cancelAtPeriodEnd: true, cancelAt: found.periodEnd, canceledAt: now }
+    ? { cancelAtPeriodEnd: true, cancelAt: Math.min(...ends), canceledAt: now }
     : { cancelAtPeriodEnd: false, cancelAt: null, canceledAt: null };
+}
+
+/** The price and the quantity of the main item. */
+function itemFields(found: WorldSubscription, form: URLSearchParams) {
+  const price = form.get(`${ITEM}[price]`) ?? found.price;
+  return { price, quantity: Number(form.get(`${ITEM}[quantity]`) ?? found.quantity) };
 }
 
 function itemProblem(
@@ -126,10 +170,6 @@ function previewOf(form: URLSearchParams, world: World, { prices }: ChangeOption
   };
 }
 
-const rejection = (message: string, param?: string): { error: Json } => ({
-  error: { type: 'invalid_request_error', message, ...(param !== undefined && { param }) },
-});
-
 /** Calls that changed something or tried to. */
 export const isChange = ({ method, path }: ProviderCall): boolean =>
-  method !== 'GET' && path.startsWith('/v1/subscriptions/');
+  method !== 'GET' && /^\/v1\/(subscriptions|subscription_schedules|invoices\/in_\w+\/void)/.test(path);

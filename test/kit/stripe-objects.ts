@@ -32,14 +32,22 @@ export interface WorldSubscription {
   attempts: number;
   /** An invoice that could not be collected. */
   openInvoice: string | null;
-  /** Items beside the main one. */
-  addOns?: { id: string; price: string }[];
+  /** Items beside the main one, with a period of their own if `periodEnd` is set. */
+  addOns?: { id: string; price: string; quantity?: number; periodEnd?: number }[];
   /** A discount that applies to all items. */
   discount?: string | null;
   /** The payment method of its customer. */
   card?: Json;
   /** Since when the collection of payments is paused, in which way. */
   pauseBehavior?: string | null;
+  /** Why the status is `paused`; default: a trial has ended without a payment method. */
+  pauseReason?: string | null;
+  /** Default: flexible. */
+  billingMode?: 'classic';
+  schedule?: string | null;
+  /** A change that is applied once its invoice, the newest one, is paid. */
+  pendingUpdate?: { expiresAt: number; item: Json } | null;
+  latestInvoice?: { id: string; status: string } | null;
 }
 
 /** An invoice with an amount, and the charge that paid it. */
@@ -82,6 +90,28 @@ export function subscriptionObject(subscription: WorldSubscription): Json {
     ended_at: subscription.endedAt,
     currency: 'eur',
     pause_collection: subscription.pauseBehavior ? { behavior: subscription.pauseBehavior } : null,
+    ...laterFields(subscription),
+  };
+}
+
+function laterFields(subscription: WorldSubscription): Json {
+  const {
+    status,
+    pauseReason,
+    billingMode = 'flexible',
+    schedule,
+    pendingUpdate,
+    latestInvoice,
+  } = subscription;
+  const pause = { type: pauseReason ?? 'trial_end_without_payment_method' };
+  return {
+    billing_mode: { type: billingMode },
+    status_details: { paused: status === 'paused' ? { type: 'subscription', subscription: pause } : null },
+    schedule: schedule ?? null,
+    latest_invoice: latestInvoice?.id ?? null,
+    pending_update: pendingUpdate
+      ? { expires_at: pendingUpdate.expiresAt, subscription_items: [pendingUpdate.item] }
+      : null,
   };
 }
 
@@ -105,14 +135,16 @@ export function itemObjects(subscription: WorldSubscription): Json[] {
       object: 'price',
       lookup_key: PRICES[price]?.lookupKey ?? null,
       unit_amount: PRICES[price]?.amount ?? null,
+      recurring: { interval: 'month', interval_count: 1 },
       metadata: {},
     },
   };
   const others = addOns.map((addOn) => ({
     id: addOn.id,
     object: 'subscription_item',
-    quantity: 1,
+    quantity: addOn.quantity ?? 1,
     ...period,
+    ...(addOn.periodEnd && { current_period_end: addOn.periodEnd }),
     price: { id: addOn.price, object: 'price', lookup_key: null, metadata: {} },
   }));
   return [main, ...others];

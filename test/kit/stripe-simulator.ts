@@ -61,6 +61,7 @@ export class World {
   /** Epoch seconds. */
   now: number;
   readonly subscriptions = new Map<string, WorldSubscription>();
+  readonly schedules = new Map<string, Json>();
   readonly payments = new Map<string, WorldPayment>();
   readonly purchases = new Map<string, WorldPurchase>();
   readonly events: Json[] = [];

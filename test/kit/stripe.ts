@@ -11,6 +11,7 @@ import {
   type WorldPayment,
 } from './stripe-objects.js';
 import { lineItemsOf, purchaseChargeObject } from './stripe-purchases.js';
+import { expanded, scheduleRoutes } from './stripe-schedules.js';
 import type { World } from './stripe-simulator.js';
 
 /** The part of the payment provider's API that billing uses, called by the provider's own SDK. */
@@ -132,6 +133,8 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       customers.set(key, customer);
       return customer;
     },
+    'GET /v1/customers/:id': (_call, id) =>
+      [...customers.values()].find((customer) => customer['id'] === id) ?? null,
     'POST /v1/customers/:id': ({ form }, id) => {
       const found = [...customers.values()].find((customer) => customer['id'] === id);
       if (!found) return missing('customer');
@@ -165,7 +168,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
         default_payment_method: null,
         customer: { id: found.customer, invoice_settings: { default_payment_method: found.card ?? null } },
       };
-      return { ...subscriptionObject(found), ...payer };
+      return { ...expanded(world, found, [...query.values()]), ...payer };
     },
     'GET /v1/subscription_items': (call) => {
       const found = world.subscriptions.get(call.query.get('subscription') ?? '');
@@ -244,7 +247,13 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       const known = PRICES[id];
       return prices.get(id) ?? (known ? priceObject([id, known], true) : null);
     },
-    ...changeRoutes(world, { prices, isDeclined: () => api.declines }),
+    ...changeRoutes(world, {
+      prices,
+      isDeclined: () => api.declines,
+      hasPaymentMethod: (id) =>
+        [...customers.values()].some((one) => one['id'] === id && one['invoice_settings'] !== undefined),
+    }),
+    ...scheduleRoutes(world),
   };
 
   const server = createServer(async (request, response) => {
@@ -287,7 +296,7 @@ async function readCall(request: IncomingMessage): Promise<ProviderCall> {
 
 function rightAnswer(routes: Record<string, Handler>, call: ProviderCall): Exclude<Fault, string> {
   const [, version, ...words] = call.path.split('/');
-  const id = words.find((word) => /^(cs|cus|sub|ch|price|evt)_/.test(word)) ?? '';
+  const id = words.find((word) => /^(cs|cus|sub|in|ch|price|evt)_/.test(word)) ?? '';
   const pattern = `${call.method} /${version}/${words.map((word) => (word === id ? ':id' : word)).join('/')}`;
   const found = routes[pattern]?.(call, id) ?? missing('id');
   return { status: statusOf(found), body: JSON.stringify(found) };

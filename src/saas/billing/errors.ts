@@ -3,6 +3,10 @@ import { AppError, defineErrors } from '../../core/kernel/errors.js';
 export const billingErrors = defineErrors({
   INVALID_SIGNATURE: [400, 'The webhook signature is missing, invalid or too old.'],
   PAYMENT_DECLINED: [402, 'The payment was declined, so nothing was changed. Use another payment method.'],
+  PAYMENT_METHOD_REQUIRED: [
+    402,
+    'The trial ended without a payment method. Add one in the customer portal, then resume the subscription.',
+  ],
   FEATURE_NOT_INCLUDED: [403, 'Your plan does not include this feature.'],
   LIMIT_REACHED: [403, 'The limit of your plan is reached.'],
   CUSTOMER_NOT_FOUND: [404, 'There is no billing account yet: nothing has been purchased.'],

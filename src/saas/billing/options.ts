@@ -6,6 +6,7 @@ import { formatValue } from '../../core/config/validation-messages.js';
 import { secretWeakness } from '../../core/kernel/secrets.js';
 import { BILLING_MAILS } from './notifications.js';
 import { PlansOption, parsePlans, plansProblem } from './plans/options.js';
+import { PRORATIONS } from './provider/subscription-changes.js';
 
 export const billingOptions = {
   paymentSecretKey: option(Type.Optional(Type.String({ minLength: 1 })), {
@@ -57,7 +58,7 @@ export const billingOptions = {
   ),
   billingAllowPause: option(Type.Optional(Type.Boolean({ accepts: '0 or 1' })), {
     env: 'BILLING_ALLOW_PAUSE',
-    doc: '1 lets users pause their subscription: nothing is charged until they resume it, and they keep access.',
+    doc: '1 lets users pause their subscription: until they resume it, nothing is charged and they have no access.',
     shown: '0',
     // Any other value prevents the start, so that "false" does not enable it.
     parse: (text) => ({ 0: false, 1: true })[text] ?? text,
@@ -74,6 +75,14 @@ export const billingOptions = {
       doc: 'The e-mails about payments that users receive, separated by commas; none for no e-mail.',
       shown: 'all',
       parse: (text) => ({ all: [...BILLING_MAILS], none: [] })[text] ?? parseList(text),
+    },
+  ),
+  billingProration: option(
+    Type.Optional(Type.Enum(PRORATIONS, { accepts: 'always_invoice, create_prorations or none' })),
+    {
+      env: 'BILLING_PRORATION',
+      shown: 'always_invoice',
+      doc: 'The difference of a changed plan for the rest of the period: charged at once, with the next invoice, or not at all.',
     },
   ),
   paymentWebhookSecret: option(Type.Optional(Type.String({ minLength: 1 })), {

@@ -192,6 +192,7 @@ function addChanges(fastify: FastifyTypebox, { changes, allowPause }: BillingPlu
     );
 
   postChange('/billing/subscription/change', ChangeBody, changes.change);
+  postChange('/billing/subscription/change/undo', TargetBody, changes.undoChange);
   postChange('/billing/subscription/cancel', CancelBody, changes.cancel);
   postChange('/billing/subscription/resume', TargetBody, changes.resume);
   postChange('/billing/subscription/pause', TargetBody, async (userId, order, ip, actor) => {

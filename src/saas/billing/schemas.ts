@@ -122,12 +122,19 @@ const subscriptionTerms = {
   canceledAt: Time,
   endedAt: Time,
   updatedAt: Time,
+  /** Why the status is `paused`: `trial_end_without_payment_method`, `pause_requested`, … Null for another status, or if it is unknown. */
+  pauseReason: nullable(Type.String()),
   items: Items,
   scheduledChange: nullable(ScheduledChange),
   /** While invoices are not collected. `behavior`: `keep_as_draft`, `mark_uncollectible` or `void`. */
   collectionPause: nullable(Type.Object({ behavior: Type.String(), resumesAt: Time })),
   /** Null if the provider does not respond. */
   discounts: nullable(Type.Array(Discount)),
+  /**
+   * The provider's page on which the user pays an open invoice or confirms its payment: of a change that awaits it, of the first period or
+   * of a later one.
+   */
+  paymentUrl: nullable(Type.String()),
 };
 
 const benefits = {
@@ -145,6 +152,8 @@ export const Subscription = Type.Object({
   ...subscriptionTerms,
   /** Only if requested with `include=nextInvoice`. Null if there is none, or if the provider does not respond. */
   nextInvoice: Type.Optional(nullable(NextInvoice)),
+  /** Only in the response to a change: the scheduled change that it has removed. */
+  releasedChange: Type.Optional(nullable(ScheduledChange)),
   /** The plan that the operator gave to the user, while the grant is in force. */
   granted: nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Time })),
   ...benefits,
@@ -153,8 +162,16 @@ export type Subscription = Static<typeof Subscription>;
 
 export const SubscriptionAnswer = Envelope(Subscription);
 
-/** What can be done with a subscription: the routes of these names, and `pay` the open invoice in the customer portal. */
-export const HELD_ACTIONS = ['change', 'cancel', 'cancel_now', 'resume', 'pause', 'pay'] as const;
+/** What can be done with a subscription: the routes of these names, and `pay` the open invoice at `paymentUrl`. */
+export const HELD_ACTIONS = [
+  'change',
+  'undo_change',
+  'cancel',
+  'cancel_now',
+  'resume',
+  'pause',
+  'pay',
+] as const;
 
 /** Something that a user holds. */
 const Held = Type.Object({
@@ -224,8 +241,10 @@ const SubscriptionId = Type.String({
 /** Selects one of several subscriptions. */
 const target = { subscriptionId: Type.Optional(SubscriptionId) };
 
+const When = Type.Enum(['now', 'period_end'], { default: 'now' });
+
 export const ChangeBody = Type.Object(
-  { priceId: PriceId, quantity: Type.Optional(Quantity), ...target },
+  { priceId: PriceId, quantity: Type.Optional(Quantity), when: When, ...target },
   { additionalProperties: false },
 );
 
@@ -240,6 +259,7 @@ export const ChangeQuery = Type.Object(
         pattern: '^(?:[1-9]\\d{0,5}|1000000)$',
       }),
     ),
+    when: When,
     ...target,
   },
   { additionalProperties: false },

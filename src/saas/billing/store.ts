@@ -142,6 +142,8 @@ export interface SubscriptionTerms {
   items: SubscriptionItem[];
   /** A change that applies when its invoice is paid. */
   pendingUpdate?: { items: SubscriptionItem[]; expiresAt?: number };
+  /** Why the status is `paused`, as the provider states it. */
+  pauseReason?: string;
   /** While invoices are not collected. `behavior`: what happens to them. */
   collectionPause?: { behavior: string; resumesAt?: number };
   /** The provider's schedule of later changes. */

@@ -19,6 +19,8 @@ export interface BillingPageOptions extends PageContext {
 
 const NOTICES: Readonly<Record<string, Localized>> = {
   changed: message('user-billing.changed'),
+  scheduled: message('user-billing.scheduled'),
+  undone: message('user-billing.undone'),
   cancelled: message('user-billing.cancelled'),
   resumed: message('user-billing.resumed'),
 };
@@ -70,9 +72,10 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
       const { price, subscription } = request.query;
       const { id } = identityOf(request).user;
       try {
-        const [plan, preview] = await Promise.all([
+        const [plan, preview, { holdings }] = await Promise.all([
           planOf(price),
           billing.changes.preview(id, orderOf(request.query)),
+          billing.subscription.holdings(id),
         ]);
         if (!plan) return reply.redirect(own(), 303);
         const view = {
@@ -86,8 +89,9 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
           next:
             preview.nextChargeAt &&
             message('user-billing.next-charge', { when: dateText(preview.nextChargeAt) }),
+          later: laterText(holdings.find((held) => held.id === subscription)),
         };
-        return pages.send(reply, { template: 'user-billing-change', view });
+        return pages.send(reply, { template: 'user-billing-change', view, leadsElsewhere: true });
       } catch (error) {
         return sendProblem(request, reply, error);
       }
@@ -116,8 +120,18 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
   });
   post('portal', EmptyBody, async ({ user }) => (await billing.openPortal(user, own())).url);
   post('change', ChangeBody, async ({ user }, given, ip) => {
-    await billing.changes.change(user.id, orderOf(given), ip);
-    return `${own()}?done=changed`;
+    const { when = 'now' } = given;
+    const { paymentUrl, scheduledChange } = await billing.changes.change(
+      user.id,
+      { ...orderOf(given), when },
+      ip,
+    );
+    if (scheduledChange?.reason === 'pending_payment' && paymentUrl !== null) return paymentUrl;
+    return `${own()}?done=${when === 'now' ? 'changed' : 'scheduled'}`;
+  });
+  post('undo', SubscriptionBody, async ({ user }, { subscription }, ip) => {
+    await billing.changes.undoChange(user.id, { subscriptionId: subscription }, ip);
+    return `${own()}?done=undone`;
   });
   post('cancel', SubscriptionBody, async ({ user }, { subscription }, ip) => {
     await billing.changes.cancel(user.id, { subscriptionId: subscription, when: 'period_end' }, ip);
@@ -168,7 +182,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
       path: own(),
       accountHref: path(),
       form: guard.formsOf(request).issue(),
-      held: held.map((one) => heldViewOf(one, invoices ?? [])),
+      held: held.map(heldViewOf),
       holdsNothing: held.length === 0,
       limits: limits.map(viewOfLimit),
       hasLimits: limits.length > 0,
@@ -191,9 +205,9 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
     return { template: 'user-billing', view, leadsElsewhere: true };
   }
 
-  function heldViewOf(held: HeldView, invoices: readonly Invoice[]) {
-    const { id, name, price, quantity, actions, items } = held;
-    const open = invoices.find(({ status, subscriptionId }) => status === 'open' && subscriptionId === id);
+  function heldViewOf(held: HeldView) {
+    const { id, name, price, quantity, actions, items, scheduledChange, paymentUrl } = held;
+    const isConfirmed = scheduledChange?.reason === 'pending_payment';
     return {
       id,
       name,
@@ -207,7 +221,10 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
         !actions.includes('cancel') && !actions.includes('resume') && actions.includes('cancel_now'),
       canResume: actions.includes('resume'),
       resume: message(held.cancelAtPeriodEnd || held.cancelAt ? 'user-billing.keep' : 'user-billing.resume'),
-      payHref: actions.includes('pay') && (open?.url ?? false),
+      canUndo: actions.includes('undo_change'),
+      needsMethod: isTrialPaused(held),
+      payHref: paymentUrl,
+      pay: message(isConfirmed ? 'user-billing.confirm' : 'user-billing.pay'),
     };
   }
 
@@ -237,6 +254,15 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
   }
 }
 
+const isTrialPaused = ({ status, pauseReason }: HeldView): boolean =>
+  status === 'paused' && pauseReason !== 'pause_requested';
+
+/** When a subscription can be changed instead of now. */
+const laterText = (held: HeldView | undefined): Localized | undefined =>
+  held?.currentPeriodEnd && !held.cancelAt && !held.cancelAtPeriodEnd
+    ? message('user-billing-change.later', { when: dateText(held.currentPeriodEnd) })
+    : undefined;
+
 const orderOf = ({ price, subscription }: Static<typeof ChangeQuery>) => ({
   priceId: price,
   ...(subscription !== undefined && { subscriptionId: subscription }),
@@ -249,6 +275,7 @@ const nullIfRejected = (error: unknown): null => {
 
 /** The sentences of errors that have one; for others, that of a failure of the provider. */
 const PROBLEMS: Readonly<Record<string, Localized>> = {
+  PAYMENT_METHOD_REQUIRED: message('user-billing.trial-paused'),
   PAYMENT_DECLINED: message('user-billing.problems.PAYMENT_DECLINED'),
   ALREADY_SUBSCRIBED: message('user-billing.problems.ALREADY_SUBSCRIBED'),
   CURRENCY_MISMATCH: message('user-billing.problems.CURRENCY_MISMATCH'),
@@ -264,7 +291,8 @@ const dateText = (timestamp: string): Localized => longDate(Date.parse(timestamp
 const nameOf = ({ name, plan }: Plan): string => name ?? plan;
 
 /** How something that the user holds stands, in a sentence. */
-function stateOf({ kind, status, entitled, trialEnd, collectionPause, ...held }: HeldView): Localized {
+function stateOf(one: HeldView): Localized {
+  const { kind, status, entitled, trialEnd, collectionPause, ...held } = one;
   const { currentPeriodEnd, cancelAt, cancelAtPeriodEnd, family } = held;
   const end = cancelAt ?? (cancelAtPeriodEnd ? currentPeriodEnd : null);
   if (kind === 'purchase') return message('user-billing.bought');
@@ -274,7 +302,8 @@ function stateOf({ kind, status, entitled, trialEnd, collectionPause, ...held }:
       : message('user-billing.ends', { when: dateText(currentPeriodEnd) });
   if (status === 'incomplete') return message('user-billing.incomplete');
   if (status === 'past_due' || status === 'unpaid') return message('user-billing.past-due');
-  if (status === 'paused') return message('user-billing.trial-paused');
+  if (status === 'paused')
+    return message(isTrialPaused(one) ? 'user-billing.trial-paused' : 'user-billing.on-hold');
   if (end !== null) return message('user-billing.ends', { when: dateText(end) });
   if (collectionPause) return message('user-billing.paused');
   if (status === 'trialing' && trialEnd !== null)

@@ -91,7 +91,7 @@ const SubscriptionId = Type.String({ accepts: 'the ID of a subscription', patter
 export const SubscriptionBody = ownForm({ subscription: SubscriptionId });
 /** Without a subscription, the only one that the price can replace. */
 const change = { price: PriceId, subscription: Type.Optional(SubscriptionId) };
-export const ChangeBody = ownForm(change);
+export const ChangeBody = ownForm({ ...change, when: Type.Optional(Type.Literal('period_end')) });
 export const ChangeQuery = Type.Object(change);
 
 export const PasskeyBody = Closed({

@@ -48,6 +48,8 @@ const OTHER_BODIES: Record<string, string> = {
   'POST /api/user/delete': 'test/saas/auth/accounts.test.ts',
   'POST /api/billing/sync': 'every field is optional: test/saas/billing/purchase.test.ts',
   'POST /api/billing/subscription/change': 'test/saas/billing/changes.test.ts',
+  'POST /api/billing/subscription/change/undo':
+    'every field is optional: test/saas/billing/schedules.test.ts',
   'POST /api/billing/subscription/cancel': 'every field is optional: test/saas/billing/changes.test.ts',
   'POST /api/billing/subscription/resume': 'every field is optional: test/saas/billing/changes.test.ts',
   'POST /api/billing/subscription/pause': 'every field is optional: test/saas/billing/changes.test.ts',

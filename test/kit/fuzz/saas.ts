@@ -148,6 +148,7 @@ const RECIPES: Record<string, Recipe> = {
     query: pairsOf({ priceId: self.dice.one(Object.keys(PRICES)), quantity: String(1 + self.dice.whole(5)) }),
     headers: [self.customer()],
   }),
+  'POST /api/billing/subscription/change/undo': (self) => self.asCustomer({}),
   'POST /api/billing/subscription/cancel': (self) =>
     self.asCustomer({ when: self.dice.happens(0.1) ? 'now' : 'period_end' }),
   'POST /api/billing/subscription/resume': (self) => self.asCustomer({}),

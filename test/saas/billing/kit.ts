@@ -17,6 +17,7 @@ import { billingOn, runJobs, type TestBilling } from '../../kit/billing.js';
 import { storedValues } from '../../kit/mail.js';
 import { signWebhook } from '../../kit/sign-webhook.js';
 import { type ProviderCall, type StripeApi, stripeApi } from '../../kit/stripe.js';
+import { isChange } from '../../kit/stripe-changes.js';
 import type { WorldSubscription } from '../../kit/stripe-objects.js';
 import { World } from '../../kit/stripe-simulator.js';
 
@@ -104,6 +105,43 @@ export async function shop(t: Test, options: Parameters<typeof saasApp>[1] = {})
       return received;
     },
     runJobs: async (billing) => runJobs(await secondProcess(t, { app, api }, billing)),
+  };
+}
+
+export const CHANGE = 'subscription/change';
+export const CANCEL = 'subscription/cancel';
+export const RESUME = 'subscription/resume';
+export const PAUSE = 'subscription/pause';
+
+/** A user with a subscription that is stored here, and requests of that user. */
+export async function subscriber(
+  t: Test,
+  { truth: more, ...options }: Parameters<typeof shop>[1] & { truth?: Partial<WorldSubscription> } = {},
+) {
+  const opened = await shop(t, options);
+  const { app, api, subscription } = opened;
+  const ada = await opened.buyer();
+  const truth = opened.subscribe(ada, more);
+  const post = (path: string, body: Json = {}) => opened.post(ada, `/billing/${path}`, body);
+  await post('sync');
+  const pass = (seconds: number) => {
+    api.world.now += seconds;
+    app.clock.set(api.world.now * 1000);
+  };
+  pass(60);
+  return {
+    ...opened,
+    ada,
+    truth,
+    post,
+    postAs: opened.post,
+    pass,
+    told: opened.heard('subscription.updated'),
+    changes: () => api.calls.filter(isChange),
+    stored: () => subscription(ada),
+    preview: (query: string) =>
+      app.request('GET', `/api/billing/${CHANGE}/preview?${query}`, { token: ada.accessToken }),
+    invoices: () => api.world.events.filter(({ type }) => type === 'invoice.paid').length,
   };
 }
 

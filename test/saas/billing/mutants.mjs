@@ -107,4 +107,15 @@ export default [
     replace: '{ idempotencyKey: key }', by: '{}',
     tests: [['saas/billing/purchase', 'twenty concurrent first purchases create one customer']],
   },
+  {
+    name: 'a user ends a lower price that the seller has agreed upon',
+    file: 'saas/billing/subscription/schedules.ts', in: 'isOrderedByUser',
+    replace: "plans.isForSale(idOf(mainItem['price']) ?? '')", by: 'true',
+    tests: [['saas/billing/schedules', 'a schedule that the seller has agreed upon is respected']],
+  },
+  {
+    name: 'a user ends a discount for some months', file: 'saas/billing/subscription/schedules.ts', in: 'isOrderedByUser',
+    replace: 'isDeepStrictEqual(discountsOf(next), discountsOf(present ?? {}))', by: 'true',
+    tests: [['saas/billing/schedules', 'a schedule that the seller has agreed upon is respected']],
+  },
 ];

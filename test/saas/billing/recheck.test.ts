@@ -81,7 +81,11 @@ t.test('lists of more than a page are read to their end', async (t) => {
     const from = lines.findIndex(({ id }) => id === query.get('starting_after')) + 1;
     return { status: 200, body: JSON.stringify(pageOf(from, Number(query.get('limit')))) };
   };
-  const preview = await gateway.previewChange('sub_1', { itemId: 'si_1', priceId: 'price_pro' });
+  const preview = await gateway.previewChange(
+    'sub_1',
+    { itemId: 'si_1', priceId: 'price_pro' },
+    'always_invoice',
+  );
   t.same((preview['lines'] as Json)['data'], lines);
   t.equal(api.calls.at(-1)?.path, '/v1/invoices/upcoming_in_1/lines');
 

@@ -13,6 +13,7 @@ import { createPlans } from '../../../src/saas/billing/plans/plans.js';
 import { loadStripe } from '../../../src/saas/billing/provider/client.js';
 import { createGateway, type Gateway } from '../../../src/saas/billing/provider/gateway.js';
 import { withAllLines } from '../../../src/saas/billing/provider/responses.js';
+import { PRORATIONS } from '../../../src/saas/billing/provider/subscription-changes.js';
 import { readSnapshot } from '../../../src/saas/billing/subscription/snapshot.js';
 import { KEY } from './kit.js';
 
@@ -25,6 +26,7 @@ t.test(
   async (t) => {
     const url = await stripeMock(t, binary as string);
     const gateway = createGateway(KEY, url);
+    const headers = { authorization: `Bearer ${KEY}` };
     const calls: Record<keyof Gateway, () => Promise<unknown>> = {
       createCustomer: () =>
         gateway.createCustomer({ email: 'ada@example.test', name: 'Ada', userId: 'usr_1' }, 'key'),
@@ -56,30 +58,42 @@ t.test(
       subscription: () => gateway.subscription('sub_1'),
       expandedSubscription: () => gateway.expandedSubscription('sub_1'),
       cardOf: () => gateway.cardOf('sub_1'),
+      schedule: () => gateway.schedule('sub_sched_1'),
+      hasPaymentMethod: () => gateway.hasPaymentMethod('cus_1'),
       upcomingInvoice: () => gateway.upcomingInvoice('sub_1'),
       price: () => gateway.price('price_1'),
       event: () => gateway.event('evt_1'),
       async changeSubscription() {
         const item = { itemId: 'si_1', priceId: 'price_1' };
-        await gateway.changeSubscription('sub_1', { kind: 'item', item });
-        await gateway.changeSubscription('sub_1', { kind: 'item', item: { ...item, quantity: 2 } });
+        for (const proration of PRORATIONS)
+          await gateway.changeSubscription('sub_1', { kind: 'item', item, proration });
+        const proration = 'always_invoice';
+        await gateway.changeSubscription('sub_1', {
+          kind: 'item',
+          item: { ...item, quantity: 2 },
+          proration,
+        });
+        const items = [{ priceId: 'price_1', quantity: 2 }, { priceId: 'price_2' }];
+        await gateway.changeSubscription('sub_1', { kind: 'schedule', items, at: Date.UTC(2040, 0, 1) });
+        await gateway.changeSubscription('sub_1', { kind: 'release', scheduleId: 'sub_sched_1' });
+        await gateway.changeSubscription('sub_1', { kind: 'void', invoiceId: 'in_1' });
+        await gateway.changeSubscription('sub_1', { kind: 'cancel-at', at: Date.UTC(2040, 0, 1) });
         for (const kind of [
           'cancel-at-period-end',
           'keep',
           'clear-cancel-at',
           'cancel-now',
-          'pause-collection',
           'collect',
-          'resume',
         ] as const)
           await gateway.changeSubscription('sub_1', { kind });
+        // Since API version 2026-09-30, which stripe-mock may not know yet.
+        const { status } = await fetch(`${url}/v1/subscriptions/sub_1/pause`, { method: 'POST', headers });
+        if (status === 404) return;
+        for (const kind of ['pause', 'resume'] as const) await gateway.changeSubscription('sub_1', { kind });
       },
       async previewChange() {
-        const invoice = await gateway.previewChange('sub_1', {
-          itemId: 'si_1',
-          priceId: 'price_1',
-          quantity: 2,
-        });
+        const item = { itemId: 'si_1', priceId: 'price_1', quantity: 2 };
+        const invoice = await gateway.previewChange('sub_1', item, 'always_invoice');
         t.match(invoice, { amount_due: Number, total: Number, currency: String, lines: { data: Array } });
         const stripe = await loadStripe(KEY, url, 4500);
         const part = { id: 'in_1', lines: { has_more: true, data: [] } };
@@ -119,7 +133,7 @@ t.test(
 
     const strange = await fetch(`${url}/v1/customers`, {
       method: 'POST',
-      headers: { authorization: `Bearer ${KEY}` },
+      headers,
       body: new URLSearchParams({ favourite_colour: 'blue' }),
     });
     t.equal(strange.status, 400, 'a field that the provider does not know would be noticed');

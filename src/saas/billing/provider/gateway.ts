@@ -29,6 +29,7 @@ import {
 import {
   changeSubscription,
   type ItemChange,
+  type Proration,
   previewChange,
   type SubscriptionChange,
 } from './subscription-changes.js';
@@ -52,7 +53,7 @@ const DEFAULT_TIMEOUTS: GatewayTimeouts = { attemptMs: 4_500, callMs: 9_500, loo
 
 const PRICE_DETAILS = ['data.product', 'data.currency_options'];
 
-const SUBSCRIPTION_DETAILS = ['schedule', 'discounts.source.coupon'];
+const SUBSCRIPTION_DETAILS = ['schedule', 'discounts.source.coupon', 'latest_invoice'];
 
 /** How many types of events the provider lists at a time. */
 const MAX_EVENT_TYPES = 20;
@@ -149,7 +150,7 @@ export function createGateway(
       return { object: await withAllItems(call, object, lookup), asOf: completeUntil(found) };
     },
 
-    /** A subscription with its schedule and its discounts. Null if the provider has no such subscription. */
+    /** A subscription with its schedule, its discounts and its newest invoice. Null if the provider has no such subscription. */
     async expandedSubscription(id: string): Promise<Json | null> {
       const found = await call(
         (stripe) =>
@@ -163,6 +164,22 @@ export function createGateway(
 
     /** The card that pays a subscription; null if none does. */
     cardOf: (subscriptionId: string) => cardOf(call, subscriptionId, lookup),
+
+    /** A schedule of a subscription. Null if the provider has none. */
+    async schedule(id: string): Promise<Json | null> {
+      const found = await call(
+        (stripe) => stripe.subscriptionSchedules.retrieve(id).catch(nullIfMissing),
+        lookup,
+      );
+      return found && asObject(requireId(found, id));
+    },
+
+    /** Whether a customer has a payment method for invoices. */
+    async hasPaymentMethod(customerId: string): Promise<boolean> {
+      const found = await call((stripe) => stripe.customers.retrieve(customerId), lookup);
+      const { default_source, invoice_settings } = asObject(requireId(found, customerId));
+      return idOf(asObject(invoice_settings)['default_payment_method'] ?? default_source) !== undefined;
+    },
 
     /** A preview of the next invoice of a subscription; null if there will be none. */
     async upcomingInvoice(subscription: string): Promise<Json | null> {
@@ -193,7 +210,8 @@ export function createGateway(
     changeSubscription: (id: string, change: SubscriptionChange) =>
       changeSubscription(call, id, change, timeouts.callMs),
     /** The invoice that a change would cause now. @throws the same */
-    previewChange: (id: string, item: ItemChange) => previewChange(call, id, item),
+    previewChange: (id: string, item: ItemChange, proration: Proration) =>
+      previewChange(call, id, item, proration),
     /** Does not throw: the outcome decides whether the event may be sent again. */
     createMeterEvent: (event: MeterEvent) => createMeterEvent(call, event),
 

@@ -2,7 +2,8 @@ import type Stripe from 'stripe';
 import { billingErrors } from '../errors.js';
 import { causeOf, type ProviderCall, rejectionOf, throwBillingError } from './client.js';
 import { asObject, type Json } from './json.js';
-import { requireSubscription, respondedAt, withAllItems, withAllLines } from './responses.js';
+import { completeUntil, requireSubscription, respondedAt, withAllItems, withAllLines } from './responses.js';
+import { phasesFor, type ScheduledItem } from './schedules.js';
 
 /** Requests that change a subscription, or show what a change costs. */
 
@@ -13,29 +14,39 @@ export interface ItemChange {
   quantity?: number;
 }
 
+/** How the difference for the rest of a period is charged: now, with the next invoice, or not at all. */
+export type Proration = (typeof PRORATIONS)[number];
+
+export const PRORATIONS = ['always_invoice', 'create_prorations', 'none'] as const;
+
 /**
- * - `item`: changes price and quantity; the difference is invoiced at once, and the change is made only if it is paid
+ * - `item`: changes price and quantity; what is invoiced at once must be paid. If the bank wants a confirmation, the change waits for it
+ *   as a pending update
+ * - `schedule`: the items from the end of the period on
+ * - `release`: ends a schedule and what it would have changed
+ * - `void`: voids the invoice of a pending update, which ends the update
  * - `cancel-at-period-end`, `keep`: schedules a cancellation, takes it back
- * - `clear-cancel-at`: takes back a cancellation at a date
+ * - `cancel-at`: the same at a date, `clear-cancel-at`: takes it back
  * - `cancel-now`: ends it; usage and prorations that are still open are invoiced
- * - `pause-collection`, `collect`: voids the invoices from now on, collects them again
- * - `resume`: continues a subscription with the status `paused`
+ * - `pause`, `resume`: no periods and no invoices until it is resumed, which starts a period and collects its payment
+ * - `collect`: collects invoices again, after the seller has paused that
  */
 export type SubscriptionChange =
-  | { kind: 'item'; item: ItemChange }
+  | { kind: 'item'; item: ItemChange; proration: Proration }
+  | { kind: 'schedule'; items: readonly ScheduledItem[]; at: number }
+  | { kind: 'release'; scheduleId: string }
+  | { kind: 'void'; invoiceId: string }
+  | { kind: 'cancel-at'; at: number }
   | {
       kind:
         | 'cancel-at-period-end'
         | 'keep'
         | 'clear-cancel-at'
         | 'cancel-now'
-        | 'pause-collection'
+        | 'pause'
         | 'collect'
         | 'resume';
     };
-
-/** Differences are charged now instead of with the next invoice, and credits reduce the next invoices. */
-const PRORATION = 'always_invoice';
 
 /** @param timeoutMs of a change, which may include a payment */
 export async function changeSubscription(
@@ -51,24 +62,45 @@ export async function changeSubscription(
     onError: change.kind === 'item' ? throwItemError : throwChangeError,
   });
   const object = await withAllItems(call, requireSubscription(response));
-  return { object, asOf: respondedAt(response) };
+  return { object, asOf: isRead(change) ? completeUntil(response) : respondedAt(response) };
 }
 
-function send(
-  { subscriptions }: Stripe,
+/** Whether the changed subscription is read after a change of another object. */
+const isRead = ({ kind }: SubscriptionChange): boolean => ['schedule', 'release', 'void'].includes(kind);
+
+async function send(
+  { subscriptions, subscriptionSchedules, invoices }: Stripe,
   id: string,
   change: SubscriptionChange,
   options: Stripe.RequestOptions,
 ): Promise<Stripe.Response<Stripe.Subscription>> {
   switch (change.kind) {
-    case 'item':
+    case 'item': {
+      const params = { items: [itemOf(change.item)], proration_behavior: change.proration };
+      const update = (payment_behavior: 'error_if_incomplete' | 'pending_if_incomplete') =>
+        subscriptions.update(id, { ...params, payment_behavior }, options);
+      return update('error_if_incomplete').catch((error: Stripe.errors.StripeError) => {
+        if (!needsConfirmation(error)) throw error;
+        return update('pending_if_incomplete');
+      });
+    }
+    case 'schedule': {
+      const schedule = await subscriptionSchedules.create({ from_subscription: id }, options);
+      const phases = phasesFor(asObject(schedule), change.items, change.at);
+      await subscriptionSchedules.update(schedule.id, { end_behavior: 'release', phases }, options);
+      return subscriptions.retrieve(id, { expand: ['schedule'] }, options);
+    }
+    case 'release':
+      await subscriptionSchedules.release(change.scheduleId, {}, options);
+      return subscriptions.retrieve(id, undefined, options);
+    case 'void':
+      await invoices.voidInvoice(change.invoiceId, {}, options);
+      return subscriptions.retrieve(id, undefined, options);
+    case 'cancel-at':
+      // Other items may be paid for longer, of which nothing is refunded.
       return subscriptions.update(
         id,
-        {
-          items: [itemOf(change.item)],
-          proration_behavior: PRORATION,
-          payment_behavior: 'error_if_incomplete',
-        },
+        { cancel_at: Math.floor(change.at / 1000), proration_behavior: 'none' },
         options,
       );
     case 'cancel-at-period-end':
@@ -79,21 +111,26 @@ function send(
       return subscriptions.update(id, { cancel_at: '' }, options);
     case 'cancel-now':
       return subscriptions.cancel(id, { invoice_now: true }, options);
-    case 'pause-collection':
-      return subscriptions.update(id, { pause_collection: { behavior: 'void' } }, options);
+    case 'pause':
+      return subscriptions.pause(id, { type: 'subscription' }, options);
     case 'collect':
       return subscriptions.update(id, { pause_collection: '' }, options);
     case 'resume':
-      return subscriptions.resume(id, {}, options);
+      return subscriptions.resume(id, { payment_behavior: 'resume_on_payment_success' }, options);
   }
 }
 
-export async function previewChange(call: ProviderCall, id: string, item: ItemChange): Promise<Json> {
+export async function previewChange(
+  call: ProviderCall,
+  id: string,
+  item: ItemChange,
+  proration: Proration,
+): Promise<Json> {
   const preview = await call(
     (stripe) =>
       stripe.invoices.createPreview({
         subscription: id,
-        subscription_details: { items: [itemOf(item)], proration_behavior: PRORATION },
+        subscription_details: { items: [itemOf(item)], proration_behavior: proration },
       }),
     { onError: throwItemError },
   );
@@ -112,20 +149,14 @@ function itemOf({ itemId, priceId, quantity }: ItemChange): Item {
   return item;
 }
 
-const CONFIRMATION = /authentication_required|requires_action/;
+/** Whether the bank wants the user to confirm the payment. */
+const needsConfirmation = ({ code = '', statusCode }: Stripe.errors.StripeError): boolean =>
+  statusCode === 402 && /authentication_required|requires_action/.test(code);
 
 /** A refusal of a new price or quantity. */
 function throwItemError(error: Stripe.errors.StripeError): never {
-  const { type, code = '', statusCode } = error;
-  if (type === 'StripeCardError' || statusCode === 402) {
-    throw billingErrors.PAYMENT_DECLINED({
-      cause: causeOf(error),
-      ...(CONFIRMATION.test(code) && {
-        message:
-          'The bank requires a confirmation of the payment, so nothing was changed. Use another payment method.',
-      }),
-    });
-  }
+  if (error.type === 'StripeCardError' || error.statusCode === 402)
+    throw billingErrors.PAYMENT_DECLINED({ cause: causeOf(error) });
   if (!isRefusal(error)) return throwBillingError(error);
   if (/currenc/i.test(error.message)) throw billingErrors.CURRENCY_MISMATCH({ cause: causeOf(error) });
   if (rejectionOf(error) !== 'PAYMENT_PROVIDER_ERROR') return throwBillingError(error);

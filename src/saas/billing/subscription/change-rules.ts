@@ -1,20 +1,40 @@
 import { invalidFields } from '../../../core/kernel/errors.js';
 import { billingErrors } from '../errors.js';
 import type { Holding } from '../holdings.js';
-import { asInteger, asObject, asText, asTime, type Json } from '../provider/json.js';
+import { asInteger, asList, asObject, asText, asTime, type Json } from '../provider/json.js';
 import { HELD_ACTIONS, type HeldView } from '../schemas.js';
 import { isTerminal } from '../store.js';
+import { readPauseReason } from './snapshot.js';
 
 /** Which changes the state of a subscription at the provider permits, and which orders are valid. */
 
 export const statusOf = (subscription: Json): string => asText(subscription['status']) ?? '';
 
+/** When the period of the main item ends; 0 if it is unknown. */
+export const periodEndOf = (subscription: Json, mainItem: Json): number =>
+  asTime(mainItem['current_period_end'] ?? subscription['current_period_end']) ?? 0;
+
 /** Newer versions of the provider's API schedule a cancellation at the end of the period by its date. */
 export function endsWithPeriod(subscription: Json, mainItem: Json): boolean {
-  const periodEnd = asTime(mainItem['current_period_end'] ?? subscription['current_period_end']) ?? 0;
   const cancelAt = asTime(subscription['cancel_at']);
-  return subscription['cancel_at_period_end'] === true || (cancelAt !== undefined && cancelAt <= periodEnd);
+  const isDated = cancelAt !== undefined && cancelAt <= periodEndOf(subscription, mainItem);
+  return subscription['cancel_at_period_end'] === true || isDated;
 }
+
+/** Whether the items have periods of their own, the earliest of which the provider takes for the end of the period. */
+export function hasMixedPeriods(subscription: Json): boolean {
+  const items = asList(asObject(subscription['items'])['data']);
+  return new Set(items.map((item) => item['current_period_end'])).size > 1;
+}
+
+export const isFlexible = (subscription: Json): boolean =>
+  asObject(subscription['billing_mode'])['type'] === 'flexible';
+
+/** Whether it was paused because a trial ended without a payment method, as every pause before 2026 was. */
+export const isTrialPause = (reason: string | null | undefined): boolean =>
+  (reason ?? TRIAL_PAUSE) === TRIAL_PAUSE;
+
+const TRIAL_PAUSE = 'trial_end_without_payment_method';
 
 export const isCollectionPaused = (subscription: Json): boolean =>
   asText(asObject(subscription['pause_collection'])['behavior']) !== undefined;
@@ -27,7 +47,7 @@ export const RESUMABLE = CANCELLABLE_LATER;
 /** What can be done with what is stored about a subscription; nothing with purchases and grants. */
 export function actionsOf(
   { subscription, family }: Holding,
-  { allowPause }: { allowPause: boolean },
+  { allowPause, hasChange }: { allowPause: boolean; hasChange: boolean },
 ): HeldView['actions'] {
   if (!subscription || isTerminal(subscription.status)) return [];
   const { status, cancelAtPeriodEnd, cancelAt, collectionPause } = subscription;
@@ -36,6 +56,7 @@ export function actionsOf(
   const isOwn = family !== undefined;
   const actions: Record<HeldView['actions'][number], boolean> = {
     change: isOwn && CHANGEABLE.includes(status) && !isPaused,
+    undo_change: hasChange,
     cancel: CANCELLABLE_LATER.includes(status) && !ends,
     cancel_now: true,
     resume: RESUMABLE.includes(status) && (ends || isPaused),
@@ -49,6 +70,8 @@ export function actionsOf(
 export function requireStatus(subscription: Json, allowed: readonly string[]): void {
   const status = statusOf(subscription);
   if (allowed.includes(status)) return;
+  if (status === 'paused' && isTrialPause(readPauseReason(subscription['status_details'])))
+    throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE({ message: TRIAL_PAUSED });
   throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE({
     message: REMEDIES[status] ?? `A subscription with the status ${status} cannot be changed in this way.`,
   });
@@ -61,6 +84,9 @@ export function requireChangeable(subscription: Json): void {
 }
 
 const ENDED = 'The subscription has ended. Start a new one at checkout.';
+
+const TRIAL_PAUSED =
+  'The trial ended without a payment method. Add one in the customer portal, then resume the subscription.';
 
 const PAUSED = 'The subscription is paused. Resume it first.';
 

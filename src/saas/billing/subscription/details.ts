@@ -1,10 +1,10 @@
 import { toTimestampOrNull } from '../../../core/http/schemas.js';
 import type { BillingContext } from '../context.js';
-import { asInteger, asList, asObject, asText, asTime, type Json } from '../provider/json.js';
+import { asInteger, asLink, asList, asObject, asText, asTime, type Json } from '../provider/json.js';
 import { createResponseCache } from '../provider/response-cache.js';
 import type { NextInvoice, Subscription } from '../schemas.js';
 import { isTerminal, type SubscriptionDocument, type SubscriptionItem } from '../store.js';
-import { readItems } from './snapshot.js';
+import { readNextPhase } from './schedules.js';
 
 /**
  * What is shown about a subscription beyond its access. Most of it is stored; schedules, discounts and the next invoice
@@ -14,7 +14,7 @@ export type SubscriptionDetails = ReturnType<typeof createSubscriptionDetails>;
 
 export type DescribedSubscription = Pick<
   Subscription,
-  'items' | 'scheduledChange' | 'collectionPause' | 'discounts'
+  'items' | 'scheduledChange' | 'collectionPause' | 'discounts' | 'paymentUrl'
 >;
 
 /** Of a user without a subscription. */
@@ -23,6 +23,7 @@ export const NO_DETAILS: DescribedSubscription = {
   scheduledChange: null,
   collectionPause: null,
   discounts: [],
+  paymentUrl: null,
 };
 
 export function createSubscriptionDetails({ gateway, plans, clock, log }: BillingContext) {
@@ -60,7 +61,7 @@ export function createSubscriptionDetails({ gateway, plans, clock, log }: Billin
 
   const scheduledChangeOf = (
     subscription: SubscriptionDocument,
-    next: ScheduledPhase | null,
+    schedule: Json,
   ): Subscription['scheduledChange'] => {
     const { pendingUpdate } = subscription;
     if (pendingUpdate) {
@@ -72,27 +73,32 @@ export function createSubscriptionDetails({ gateway, plans, clock, log }: Billin
         items,
       };
     }
+    const next = readNextPhase(schedule, clock.now());
     if (!next) return null;
     const items = itemViews(next.items, subscription);
     return { reason: 'schedule', at: toTimestampOrNull(next.at), expiresAt: null, items };
   };
 
   return {
-    /** Makes a request to the provider only for a subscription with a schedule or a discount. Never fails because of it. */
+    scheduledChangeOf,
+
+    /**
+     * Makes a request to the provider only for a subscription with a schedule, a discount or a payment that is open. Never fails because
+     * of it.
+     */
     async describe(subscription: SubscriptionDocument): Promise<DescribedSubscription> {
-      const { status, collectionPause: pause, scheduleId, discountIds } = subscription;
-      const isNeeded = !isTerminal(status) && (scheduleId !== undefined || discountIds !== undefined);
-      const object = isNeeded ? await fetchExpanded(subscription) : null;
+      const { status, collectionPause: pause, scheduleId, discountIds, pendingUpdate } = subscription;
+      const awaitsPayment = pendingUpdate !== undefined || AWAITING_PAYMENT.includes(status);
+      const hasMore = scheduleId !== undefined || discountIds !== undefined || awaitsPayment;
+      const object = hasMore && !isTerminal(status) ? await fetchExpanded(subscription) : null;
       return {
         items: itemViews(subscription.items, subscription),
-        scheduledChange: scheduledChangeOf(
-          subscription,
-          object && readNextPhase(asObject(object['schedule']), clock.now()),
-        ),
+        scheduledChange: scheduledChangeOf(subscription, asObject(object?.['schedule'])),
         collectionPause: pause
           ? { behavior: pause.behavior, resumesAt: toTimestampOrNull(pause.resumesAt) }
           : null,
-        discounts: isNeeded ? object && readDiscounts(object) : [],
+        discounts: discountIds && !isTerminal(status) ? object && readDiscounts(object) : [],
+        paymentUrl: awaitsPayment ? paymentUrlOf(object) : null,
       };
     },
 
@@ -107,24 +113,13 @@ export function createSubscriptionDetails({ gateway, plans, clock, log }: Billin
   };
 }
 
-/** A later change of a subscription. */
-interface ScheduledPhase {
-  at: number;
-  /** Empty if the subscription ends then. */
-  items: SubscriptionItem[];
-}
+/** With these statuses, an invoice may be open that the user can pay. */
+const AWAITING_PAYMENT = ['incomplete', 'past_due', 'unpaid', 'paused'];
 
-/** The next change of an expanded schedule; null if it changes nothing any more. */
-function readNextPhase(schedule: Json, now: number): ScheduledPhase | null {
-  const phases = asList(schedule['phases']);
-  for (const phase of phases) {
-    const at = asTime(phase['start_date']);
-    if (at !== undefined && at > now) return { at, items: readItems(phase['items']) ?? [] };
-  }
-  const end = asTime(phases.at(-1)?.['end_date']);
-  return schedule['end_behavior'] === 'cancel' && end !== undefined && end > now
-    ? { at: end, items: [] }
-    : null;
+/** The page of the newest invoice of an expanded subscription, if that is open. */
+function paymentUrlOf(subscription: Json | null): string | null {
+  const invoice = asObject(subscription?.['latest_invoice']);
+  return invoice['status'] === 'open' ? asLink(invoice['hosted_invoice_url']) : null;
 }
 
 /** The expanded discounts of a subscription. */

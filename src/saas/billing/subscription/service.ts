@@ -89,6 +89,11 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
   const heldView = async (held: Holding): Promise<HeldView> => {
     const { id, family, subscription, purchase, plan, startedAt } = held;
     const [item] = subscription?.items ?? [];
+    const described = await describe(held);
+    const state = {
+      allowPause: config.billingAllowPause === true,
+      hasChange: described.scheduledChange !== null,
+    };
     return {
       id,
       kind: subscription ? 'subscription' : purchase ? 'purchase' : 'grant',
@@ -97,8 +102,8 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
       startedAt: toTimestamp(startedAt),
       price: item?.price ? priceView(item.price) : null,
       ...termsOf(held),
-      ...(await describe(held)),
-      actions: gateway ? actionsOf(held, { allowPause: config.billingAllowPause === true }) : [],
+      ...described,
+      actions: gateway ? actionsOf(held, state) : [],
     };
   };
 
@@ -134,6 +139,7 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
 
   return {
     current,
+    scheduledChange: details.scheduledChangeOf,
 
     /** What a user holds: what gives access first, then what may, then what has ended. */
     async holdings(userId: string): Promise<HoldingsView> {

@@ -148,7 +148,7 @@ function asCount(value: unknown): number | undefined {
 
 type Details = Pick<
   SubscriptionTerms,
-  'items' | 'pendingUpdate' | 'collectionPause' | 'scheduleId' | 'discountIds'
+  'items' | 'pendingUpdate' | 'pauseReason' | 'collectionPause' | 'scheduleId' | 'discountIds'
 >;
 
 /** A field that was not sent is absent or undefined; one that was cleared is `null`. */
@@ -157,6 +157,7 @@ function readDetails(subscription: Json): { [K in keyof Details]: Details[K] | n
   return {
     items: data === undefined ? undefined : readPricedItems(data),
     pendingUpdate: nullable(subscription['pending_update'], readPendingUpdate),
+    pauseReason: nullable(subscription['status_details'], readPauseReason),
     collectionPause: nullable(subscription['pause_collection'], readPause),
     scheduleId: nullable(subscription['schedule'], idOf),
     discountIds: readDiscountIds(subscription),
@@ -216,6 +217,9 @@ function readPendingUpdate(value: unknown): Details['pendingUpdate'] {
   const items = readItems(update['subscription_items']) ?? [];
   return { items, ...(expiresAt !== undefined && { expiresAt }) };
 }
+
+export const readPauseReason = (details: unknown): string | null =>
+  asText(asObject(asObject(asObject(details)['paused'])['subscription'])['type']) ?? null;
 
 function readPause(value: unknown): Details['collectionPause'] {
   const pause = asObject(value);

@@ -11,7 +11,7 @@ import type { DescribedSubscription } from './details.js';
 
 type Terms = Omit<
   Subscription,
-  keyof DescribedSubscription | 'nextInvoice' | 'granted' | 'features' | 'limits'
+  keyof DescribedSubscription | 'nextInvoice' | 'releasedChange' | 'granted' | 'features' | 'limits'
 >;
 
 /** Of a user who holds nothing. */
@@ -28,6 +28,7 @@ export const NO_TERMS: Terms = {
   canceledAt: null,
   endedAt: null,
   updatedAt: null,
+  pauseReason: null,
 };
 
 /** A purchase has no end, and a grant is a period. */
@@ -65,6 +66,7 @@ export function termsOf({
     canceledAt: toTimestampOrNull(subscription.canceledAt),
     endedAt: toTimestampOrNull(subscription.endedAt),
     updatedAt: toTimestampOrNull(subscription.updatedAt),
+    pauseReason: subscription.pauseReason ?? null,
   };
 }
 
