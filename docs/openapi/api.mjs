@@ -420,6 +420,27 @@ export const billing = {
     summary: 'Take back a change that is scheduled or awaits its payment',
     errors: CHANGE,
   },
+  'POST /api/billing/subscription/add-ons': {
+    id: 'setAddOn',
+    summary: 'Add an add-on to the subscription, or change its quantity',
+    errors: [...ORDER, 'ALREADY_SUBSCRIBED'],
+  },
+  'GET /api/billing/subscription/add-ons/preview': {
+    id: 'previewAddOn',
+    summary: 'What an add-on would charge now',
+    errors: [...ORDER, 'ALREADY_SUBSCRIBED'],
+  },
+  'POST /api/billing/subscription/add-ons/remove': {
+    id: 'removeAddOn',
+    summary: 'Remove an add-on',
+    description: 'An item of the subscription ends at once, a subscription of its own with its period.',
+    errors: [...CHANGE, 'PRICE_NOT_ALLOWED'],
+  },
+  'POST /api/billing/subscription/promotion-code': {
+    id: 'applyPromotionCode',
+    summary: 'Use a promotion code for the subscription',
+    errors: [...CHANGE, 'PROMOTION_NOT_VALID', 'RATE_LIMITED'],
+  },
   'POST /api/billing/subscription/cancel': {
     id: 'cancelSubscription',
     summary: 'Cancel the subscription, at the end of the period or now',

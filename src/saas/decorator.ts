@@ -3,6 +3,7 @@ import type { Identity, RequestIdentity } from '../core/http/identity.js';
 import type { Listeners } from '../core/ops/events.js';
 import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
 import type { SaasBase } from './base.js';
+import type { OpenedCheckout } from './billing/checkout/open-checkouts.js';
 import type { Consumption } from './billing/quotas/service.js';
 import type { CheckoutOrder, HoldingsView, QuotaView } from './billing/schemas.js';
 import type { SubscriptionChanges } from './billing/subscription/changes.js';
@@ -93,7 +94,7 @@ export interface BillingApi extends SubscriptionChanges {
    * choose: `trialDays`, `promotionCodes`, `coupon`, `promotionCode`, `automaticTax`, `taxIds`, `billingAddress`, `locale`.
    * @throws VALIDATION_ERROR, NOT_FOUND and the errors of the route
    */
-  createCheckout(userId: string, order: CheckoutOrder): Promise<{ sessionId: string; url: string }>;
+  createCheckout(userId: string, order: CheckoutOrder): Promise<OpenedCheckout>;
 }
 
 /** `fastify.saas.usage`: limits that count. Every function throws VALIDATION_ERROR for an unknown limit, and NOT_FOUND for an unknown user. */

@@ -88,8 +88,10 @@ async function openServices(base: SaasBase) {
 async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof openServices>>) {
   const { fastify, context, userDocuments, values, runtime, host, publicUrl, mountedAt, mount } = base;
   const { events, settings, messages, brand, pages, email } = services;
+  const hooks = runtime.hooks && (await import('./auth/hooks.js')).createHooks(runtime.hooks, fastify.log);
   const billing = createBillingModule(context, {
     ...events,
+    editCheckout: hooks?.checkoutSession,
     config: values,
     users: billingUsers(userDocuments),
     outbox: email.service,
@@ -122,7 +124,7 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
     createEmailLogin: await openEmailLogin(base),
     siteName: settings.siteName,
     registrationAllowed: settings.registrationAllowed,
-    hooks: runtime.hooks && (await import('./auth/hooks.js')).createHooks(runtime.hooks, fastify.log),
+    hooks,
     publicUrl: host.publicUrl,
     origins: values.corsOrigin ?? [],
     pages,

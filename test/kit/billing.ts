@@ -35,6 +35,7 @@ export function billingOn(
       audit: SILENT_AUDIT as never,
       jobs: { add: (name: string, job: Job) => void jobs.set(name, job) } as never,
       accountData: createAccountData(),
+      throttle: { countKey: async () => undefined } as never,
     },
     {
       config: { billingReturnUrlRelative: '/settings/billing', pastDue: 'entitled', ...config },

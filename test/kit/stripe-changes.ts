@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Json } from '../../src/saas/billing/provider/json.js';
 import { type Handler, missing, type ProviderCall } from './stripe.js';
 import { PRICES, subscriptionObject, type WorldSubscription } from './stripe-objects.js';
@@ -79,10 +80,11 @@ function updateOf(
 ): Partial<WorldSubscription> | { error: Json } {
   const { now } = world;
   if ([...form.keys()].some((name) => name.startsWith(ITEM))) {
-    const problem = itemProblem(found, form, ITEM, prices);
+    const isRemoved = form.get(`${ITEM}[deleted]`) === 'true';
+    const problem = isRemoved ? null : itemProblem(found, form, ITEM, prices);
     if (problem) return problem;
-    const fields = itemFields(found, form);
-    const isSame = fields.price === found.price && fields.quantity === found.quantity;
+    const fields = itemFields(found, form, () => world.name('si'));
+    const isSame = isDeepStrictEqual({ ...found, ...fields }, found);
     const isInvoiced =
       found.status !== 'trialing' && !isSame && form.get('proration_behavior') === 'always_invoice';
     const code = isInvoiced ? isDeclined() : undefined;
@@ -92,13 +94,15 @@ function updateOf(
     const item = {
       id: form.get(`${ITEM}[id]`),
       price: form.get(`${ITEM}[price]`),
-      quantity: fields.quantity,
+      quantity: Number(form.get(`${ITEM}[quantity]`)),
     };
     return {
       latestInvoice: { id: world.name('in'), status: 'open' },
       pendingUpdate: { expiresAt: now + PENDING_FOR, item },
     };
   }
+  const promotion = form.get('discounts[0][promotion_code]');
+  if (promotion !== null) return { discount: `di_${promotion}` };
   if (form.get('pause_collection') === '') return { pauseBehavior: null };
   if (found.schedule)
     return rejection(
@@ -114,10 +118,20 @@ function updateOf(
     : { cancelAtPeriodEnd: false, cancelAt: null, canceledAt: null };
 }
 
-/** The price and the quantity of the main item. */
-function itemFields(found: WorldSubscription, form: URLSearchParams) {
+/** What a change of an item changes. */
+function itemFields(
+  found: WorldSubscription,
+  form: URLSearchParams,
+  name: () => string,
+): Partial<WorldSubscription> {
+  const { addOns = [] } = found;
+  const id = form.get(`${ITEM}[id]`);
   const price = form.get(`${ITEM}[price]`) ?? found.price;
-  return { price, quantity: Number(form.get(`${ITEM}[quantity]`) ?? found.quantity) };
+  const quantity = Number(form.get(`${ITEM}[quantity]`) ?? found.quantity);
+  if (id === `si_${found.id.slice(4)}`) return { price, quantity };
+  const others = addOns.filter((one) => one.id !== id);
+  const isRemoved = form.get(`${ITEM}[deleted]`) === 'true';
+  return { addOns: isRemoved ? others : [...others, { id: id ?? name(), price, quantity }] };
 }
 
 function itemProblem(
@@ -127,8 +141,9 @@ function itemProblem(
   prices: ReadonlyMap<string, Json>,
 ): { error: Json } | null {
   const price = form.get(`${field}[price]`) ?? '';
-  if (form.get(`${field}[id]`) !== `si_${found.id.slice(4)}`)
-    return rejection('Invalid subscription item.', `${field}[id]`);
+  const id = form.get(`${field}[id]`);
+  const ids = [null, `si_${found.id.slice(4)}`, ...(found.addOns ?? []).map((one) => one.id)];
+  if (!ids.includes(id)) return rejection('Invalid subscription item.', `${field}[id]`);
   const special = prices.get(price);
   if (!special && !Object.hasOwn(PRICES, price)) return rejection('No such price.', `${field}[price]`);
   const isMetered = (special?.['recurring'] as Json | undefined)?.['usage_type'] === 'metered';

@@ -64,9 +64,14 @@ export function startPhases(world: World): void {
 /** A subscription with the objects that a request expands. */
 export function expanded(world: World, subscription: WorldSubscription, paths: readonly string[]): Json {
   const object = subscriptionObject(subscription);
-  const { schedule, latestInvoice } = subscription;
+  const { schedule, latestInvoice, discount } = subscription;
   if (paths.includes('schedule') && schedule) object['schedule'] = world.schedules.get(schedule);
   if (paths.includes('latest_invoice') && latestInvoice) object['latest_invoice'] = invoiceOf(latestInvoice);
+  if (paths.includes('discounts.source.coupon') && discount) {
+    const coupon = { name: 'Launch', percent_off: 20 };
+    const promotion_code = discount.slice('di_'.length);
+    object['discounts'] = [{ id: discount, object: 'discount', promotion_code, source: { coupon } }];
+  }
   return object;
 }
 

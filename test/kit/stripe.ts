@@ -43,6 +43,7 @@ export interface StripeApi {
     at: number;
     receivedAt: number;
   }[];
+  readonly promotionCodes: Json[];
   /** Prices beside those of the simulator. */
   readonly prices: Map<string, Json>;
   /** The code with which the bank declines every payment; undefined: it accepts. */
@@ -79,7 +80,9 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       mode: form.get('mode'),
       status: 'open',
       expires_at: world.now + 86_400,
-      url: `https://pay.example.test/${id}`,
+      ...(['embedded_page', 'elements'].includes(form.get('ui_mode') ?? '')
+        ? { url: null, client_secret: `${id}_secret` }
+        : { url: `https://pay.example.test/${id}` }),
     };
     if (prefix !== 'bps') sessions.set(id, made);
     return made;
@@ -133,6 +136,11 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       customers.set(key, customer);
       return customer;
     },
+    'GET /v1/promotion_codes': (call) =>
+      listOf(
+        api.promotionCodes.filter(({ code, active }) => code === call.query.get('code') && active),
+        call,
+      ),
     'GET /v1/customers/:id': (_call, id) =>
       [...customers.values()].find((customer) => customer['id'] === id) ?? null,
     'POST /v1/customers/:id': ({ form }, id) => {
@@ -272,6 +280,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
     customers,
     sessions,
     invoices,
+    promotionCodes: [],
     meterEvents,
     prices,
     declines: undefined,

@@ -6,7 +6,7 @@ const MAX_TIMEOUT_MS = 10 * SECOND;
 export function hooksProblems(hooks: unknown): string[] {
   if (typeof hooks !== 'object' || hooks === null) return ["'hooks' must be an object."];
   const { timeoutMs, ...functions } = hooks as Record<string, unknown>;
-  const known = ['beforeRegister', 'afterLogin', 'accessTokenClaims'];
+  const known = ['beforeRegister', 'afterLogin', 'accessTokenClaims', 'checkoutSession'];
   const isTimeout =
     timeoutMs === undefined ||
     (Number.isInteger(timeoutMs) && Number(timeoutMs) >= 1 && Number(timeoutMs) <= MAX_TIMEOUT_MS);

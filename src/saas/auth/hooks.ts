@@ -3,6 +3,8 @@ import type { Session, User } from '../../core/http/schemas.js';
 import { SECOND } from '../../core/kernel/clock.js';
 import { type AppError, httpErrors } from '../../core/kernel/errors.js';
 import type { JobLog } from '../../core/ops/jobs.js';
+import type { NewCheckoutSession } from '../billing/context.js';
+import type { CheckoutParameters } from '../billing/provider/checkout-sessions.js';
 import { authErrors } from './errors.js';
 import { type SessionDocument, toSessionView, type UserDocument } from './store.js';
 
@@ -30,6 +32,13 @@ export interface SaasHooks {
    * or is too late, it is 503: no session starts, and the client can repeat the refresh with the same token.
    */
   accessTokenClaims?(subject: TokenSubject): HookResult<Record<string, unknown>>;
+  /**
+   * Returns the parameters with which a checkout session is opened, in the names of the provider's API: it receives those of the order and
+   * may add to them or change them. The customer, the user in `client_reference_id` and `metadata`, the mode, the item of the plan, the trial
+   * and the addresses of the return stay as they are. It must return the same for the same order, which then has one page. If it throws,
+   * the response is 500; if it is too late, 503.
+   */
+  checkoutSession?(session: NewCheckoutSession): HookResult<CheckoutParameters>;
   /** How long each call may take, in milliseconds: 1 to 10,000; default 3,000. */
   timeoutMs?: number;
 }
@@ -130,7 +139,16 @@ export function createHooks({ timeoutMs = DEFAULT_TIMEOUT_MS, ...given }: SaasHo
   const logged = (hook: keyof SaasHooks, err: unknown): void =>
     log.error({ err, hook }, `the hook ${hook} failed`);
 
-  const { beforeRegister, afterLogin, accessTokenClaims } = given;
+  /** The error of the response. */
+  const failed =
+    (hook: keyof SaasHooks) =>
+    (err: unknown): never => {
+      if (!(err instanceof HookTimeout)) throw httpErrors.INTERNAL({ cause: err });
+      logged(hook, err);
+      throw httpErrors.NOT_READY();
+    };
+
+  const { beforeRegister, afterLogin, accessTokenClaims, checkoutSession } = given;
   return {
     /** @throws REGISTRATION_REJECTED, NOT_READY, INTERNAL */
     beforeRegister:
@@ -141,12 +159,9 @@ export function createHooks({ timeoutMs = DEFAULT_TIMEOUT_MS, ...given }: SaasHo
         source: SessionSource,
       ) => {
         const registration = { email, ...(name !== undefined && { name }), method, ...sourceOf(source) };
-        const failed = (err: unknown): never => {
-          if (!(err instanceof HookTimeout)) throw httpErrors.INTERNAL({ cause: err });
-          logged('beforeRegister', err);
-          throw httpErrors.NOT_READY();
-        };
-        const rejection = await call('beforeRegister', () => beforeRegister(registration)).catch(failed);
+        const rejection = await call('beforeRegister', () => beforeRegister(registration)).catch(
+          failed('beforeRegister'),
+        );
         if (rejection !== undefined) throw rejectedWith(rejection);
       }),
 
@@ -159,6 +174,18 @@ export function createHooks({ timeoutMs = DEFAULT_TIMEOUT_MS, ...given }: SaasHo
         await call('afterLogin', () => afterLogin(login)).catch((error: unknown) =>
           logged('afterLogin', error),
         );
+      }),
+
+    /** @throws NOT_READY, INTERNAL */
+    checkoutSession:
+      checkoutSession &&
+      (async (session: NewCheckoutSession): Promise<CheckoutParameters> => {
+        const parameters = await call('checkoutSession', () => checkoutSession(session)).catch(
+          failed('checkoutSession'),
+        );
+        if (typeof parameters === 'object' && parameters !== null) return parameters;
+        const cause = new TypeError('The hook checkoutSession must return the parameters of a session.');
+        throw httpErrors.INTERNAL({ cause });
       }),
 
     /** @throws NOT_READY, INTERNAL */

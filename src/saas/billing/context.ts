@@ -9,10 +9,12 @@ import { figureCollections } from './figures/store.js';
 import type { BillingEvents, BillingOutbox } from './notifications.js';
 import type { BillingConfiguration } from './options.js';
 import { createPlans } from './plans/plans.js';
+import type { CheckoutParameters } from './provider/checkout-sessions.js';
 import { createDashboardUrl } from './provider/dashboard.js';
 import { createGateway } from './provider/gateway.js';
 import { purchaseCollection } from './purchases.js';
 import { quotaCollections } from './quotas/store.js';
+import type { CheckoutOrder } from './schemas.js';
 import {
   checkoutCollection,
   customerCollection,
@@ -32,16 +34,30 @@ export interface BillingModuleOptions {
   outbox: BillingOutbox;
   event: EventOf<BillingEvents>;
   publicUrl(): string;
+  /** The hook `checkoutSession`. */
+  editCheckout?: EditCheckout | undefined;
   /** Whether `resync` processes unmatched events. Default: true. A command leaves them to the server and its listeners. */
   replayEvents?: boolean;
   /** Pauses between two checks of an event in progress. Default: a timer. */
   wait?: Wait;
 }
 
+/** A checkout session that is about to be opened. */
+export interface NewCheckoutSession {
+  /** As the order has them, in the names of the provider. */
+  parameters: CheckoutParameters;
+  /** Who buys. */
+  user: { id: string; email: string };
+  /** What is bought, and the options that code on the server has set. */
+  order: CheckoutOrder;
+}
+
+export type EditCheckout = (session: NewCheckoutSession) => Promise<CheckoutParameters>;
+
 /** The services of the product that billing uses. */
 export type BillingModuleContext = Pick<
   ModuleContext,
-  'store' | 'commit' | 'clock' | 'random' | 'log' | 'audit' | 'jobs' | 'metrics' | 'accountData'
+  'store' | 'commit' | 'clock' | 'random' | 'log' | 'audit' | 'jobs' | 'metrics' | 'accountData' | 'throttle'
 >;
 
 /** Writes and effects that are made in one commit. */
@@ -51,7 +67,7 @@ export type CommitPart = Parameters<CommitParts>[0][number];
 export type BillingContext = ReturnType<typeof createBillingContext>;
 
 export function createBillingContext(
-  { store, commit, clock, random, log, audit, metrics }: BillingModuleContext,
+  { store, commit, clock, random, log, audit, metrics, throttle }: BillingModuleContext,
   options: BillingModuleOptions,
 ) {
   const { config, users, outbox, event, publicUrl } = options;
@@ -94,6 +110,7 @@ export function createBillingContext(
     log,
     audit,
     metrics,
+    throttle,
     config,
     pastDue,
     users,
@@ -102,6 +119,7 @@ export function createBillingContext(
     plans: createPlans(config, (priceId) =>
       log.warn({ priceId }, `purchased price ${priceId} has no configured plan; no access granted`),
     ),
+    editCheckout: options.editCheckout,
     /** Absent while no API key is configured. */
     gateway: key === undefined ? undefined : createGateway(key, paymentApiUrl),
     dashboardUrl: createDashboardUrl(key, paymentApiUrl),

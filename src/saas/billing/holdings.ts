@@ -22,6 +22,8 @@ export interface Holding extends EntitlementTerms {
   id: string;
   /** Of the plans of a family, a user has one at a time. Absent for what has no plan of this product, such as a retainer. */
   family?: string;
+  /** The same of all its items, add-ons included. */
+  families: string[];
   entitled: boolean;
   /** The plans to which it gives access now, those of its other items included. */
   entitledPlans: string[];
@@ -55,6 +57,7 @@ export function createHoldings(context: BillingContext) {
       ...source,
       id,
       ...(family !== undefined && { family }),
+      families: all.flatMap((plan) => plans.familyOf(plan) ?? []),
       entitled,
       entitledPlans: entitled ? all : [],
     };

@@ -9,10 +9,6 @@ import type { OpenPortal } from './portal.js';
 import type { PurchaseList } from './purchases.js';
 import type { Quotas } from './quotas/service.js';
 import {
-  CancelBody,
-  ChangeBody,
-  ChangePreviewAnswer,
-  ChangeQuery,
   CheckoutAnswer,
   CheckoutBody,
   DuplicateSubscriptions,
@@ -27,11 +23,21 @@ import {
   SubscriptionAnswer,
   SubscriptionQuery,
   SyncBody,
-  TargetBody,
   UsageAnswer,
 } from './schemas.js';
 import type { SubscriptionChanges } from './subscription/changes.js';
 import type { Duplicates } from './subscription/duplicates.js';
+import {
+  AddOnBody,
+  AddOnQuery,
+  AddOnRemovalBody,
+  CancelBody,
+  ChangeBody,
+  ChangePreviewAnswer,
+  ChangeQuery,
+  PromotionCodeBody,
+  TargetBody,
+} from './subscription/schemas.js';
 import type { SubscriptionService } from './subscription/service.js';
 
 /** Timeout of a whole request, which may make several calls to the provider. */
@@ -193,6 +199,9 @@ function addChanges(fastify: FastifyTypebox, { changes, allowPause }: BillingPlu
 
   postChange('/billing/subscription/change', ChangeBody, changes.change);
   postChange('/billing/subscription/change/undo', TargetBody, changes.undoChange);
+  postChange('/billing/subscription/add-ons', AddOnBody, changes.setAddOn);
+  postChange('/billing/subscription/add-ons/remove', AddOnRemovalBody, changes.removeAddOn);
+  postChange('/billing/subscription/promotion-code', PromotionCodeBody, changes.applyPromotionCode);
   postChange('/billing/subscription/cancel', CancelBody, changes.cancel);
   postChange('/billing/subscription/resume', TargetBody, changes.resume);
   postChange('/billing/subscription/pause', TargetBody, async (userId, order, ip, actor) => {
@@ -200,19 +209,28 @@ function addChanges(fastify: FastifyTypebox, { changes, allowPause }: BillingPlu
     return changes.pause(userId, order, ip, actor);
   });
 
-  fastify.get(
-    '/billing/subscription/change/preview',
-    {
-      config: access('user', { agentScope: 'billing:read' }),
-      handlerTimeout: CHANGE_TIMEOUT_MS,
-      schema: { querystring: ChangeQuery, response: { 200: ChangePreviewAnswer } },
-    },
-    async (request) => {
-      const { quantity, ...order } = request.query;
-      const count = quantity === undefined ? {} : { quantity: Number(quantity) };
-      return ok(await changes.preview(request.saas.user.id, { ...order, ...count }));
-    },
-  );
+  /** A route that shows what a change would charge. */
+  const getPreview = <Query extends typeof ChangeQuery | typeof AddOnQuery>(
+    path: string,
+    querystring: Query,
+    preview: SubscriptionChanges['preview'],
+  ) =>
+    fastify.get(
+      path,
+      {
+        config: access('user', { agentScope: 'billing:read' }),
+        handlerTimeout: CHANGE_TIMEOUT_MS,
+        schema: { querystring, response: { 200: ChangePreviewAnswer } },
+      },
+      async (request) => {
+        const { quantity, ...order } = request.query as Static<typeof ChangeQuery>;
+        const count = quantity === undefined ? {} : { quantity: Number(quantity) };
+        return ok(await preview(request.saas.user.id, { ...order, ...count }));
+      },
+    );
+
+  getPreview('/billing/subscription/change/preview', ChangeQuery, changes.preview);
+  getPreview('/billing/subscription/add-ons/preview', AddOnQuery, changes.previewAddOn);
 }
 
 /** The routes for the operator. */

@@ -4,14 +4,14 @@ import { After, Envelope, Next, SubscriptionStatus, Timestamp } from '../../core
 import { CheckoutOptions } from './plans/options.js';
 
 // The SDK cannot send other characters, which would look like a failure of the provider.
-const PriceId = Type.String({
+export const PriceId = Type.String({
   accepts: 'the id of a price of at most 255 characters',
   examples: ['price_1Pro'],
   maxLength: 255,
   pattern: '^[^\\p{Cc}\\p{Cs}]+$',
 });
 
-const Quantity = Type.Integer({ minimum: 1, maximum: 1_000_000, examples: [1] });
+export const Quantity = Type.Integer({ minimum: 1, maximum: 1_000_000, examples: [1] });
 
 export const CheckoutBody = Type.Object(
   {
@@ -44,7 +44,15 @@ export const CheckoutOrder = Type.Object(
 );
 export type CheckoutOrder = Static<typeof CheckoutOrder>;
 
-export const CheckoutAnswer = Envelope(Type.Object({ sessionId: Type.String(), url: Type.String() }));
+export const CheckoutAnswer = Envelope(
+  Type.Object({
+    sessionId: Type.String(),
+    /** Empty for a page that the hook `checkoutSession` embeds. */
+    url: Type.String(),
+    /** With which the browser embeds the page. */
+    clientSecret: Type.Optional(Type.String()),
+  }),
+);
 
 export const PortalBody = Type.Object(
   {
@@ -61,8 +69,8 @@ export const PortalBody = Type.Object(
 
 export const PortalAnswer = Envelope(Type.Object({ url: Type.String() }));
 
-const nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
-const Time = nullable(Timestamp);
+export const nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+export const Time = nullable(Timestamp);
 
 const Limits = Type.Record(Type.String(), nullable(Type.Integer()));
 
@@ -231,68 +239,6 @@ export const HoldingsView = Type.Object({
 export type HoldingsView = Static<typeof HoldingsView>;
 
 export const HoldingsAnswer = Envelope(HoldingsView);
-
-const SubscriptionId = Type.String({
-  accepts: 'the id of a subscription',
-  examples: ['sub_1'],
-  pattern: '^[A-Za-z0-9_]{1,255}$',
-});
-
-/** Selects one of several subscriptions. */
-const target = { subscriptionId: Type.Optional(SubscriptionId) };
-
-const When = Type.Enum(['now', 'period_end'], { default: 'now' });
-
-export const ChangeBody = Type.Object(
-  { priceId: PriceId, quantity: Type.Optional(Quantity), when: When, ...target },
-  { additionalProperties: false },
-);
-
-/** The same as `ChangeBody`, in a query. */
-export const ChangeQuery = Type.Object(
-  {
-    priceId: PriceId,
-    quantity: Type.Optional(
-      Type.String({
-        accepts: 'an integer from 1 to 1000000',
-        examples: ['1'],
-        pattern: '^(?:[1-9]\\d{0,5}|1000000)$',
-      }),
-    ),
-    when: When,
-    ...target,
-  },
-  { additionalProperties: false },
-);
-
-export const CancelBody = Type.Object(
-  { when: Type.Enum(['period_end', 'now'], { default: 'period_end' }), ...target },
-  { additionalProperties: false },
-);
-
-export const TargetBody = Type.Object(target, { additionalProperties: false });
-
-/** What a change charges now. Amounts are in the currency's smallest unit. */
-export const ChangePreview = Type.Object({
-  amountDue: Type.Integer(),
-  /** Negative if the change results in a credit for the next invoices. */
-  total: Type.Integer(),
-  currency: nullable(Type.String()),
-  lines: Type.Array(
-    Type.Object({
-      description: nullable(Type.String()),
-      amount: Type.Integer(),
-      quantity: nullable(Type.Integer()),
-      periodStart: Time,
-      periodEnd: Time,
-    }),
-  ),
-  /** The end of the period that is then paid; null if the subscription ends. */
-  nextChargeAt: Time,
-});
-export type ChangePreview = Static<typeof ChangePreview>;
-
-export const ChangePreviewAnswer = Envelope(ChangePreview);
 
 export const SyncBody = Type.Object(
   {

@@ -2,15 +2,38 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import type { Identity } from '../../core/http/identity.js';
-import { type Localized, longDate, message } from '../../core/http/messages.js';
+import { type Localized, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { BillingModule } from '../billing/module.js';
-import type { HeldView, Invoice, Plan, QuotaView } from '../billing/schemas.js';
+import type { HeldView, Plan, Subscription } from '../billing/schemas.js';
+import {
+  dateText,
+  discountText,
+  intervalText,
+  isMainPlan,
+  isTrialPaused,
+  laterText,
+  nameOf,
+  problemOf,
+  scheduledText,
+  stateOf,
+  viewOfInvoice,
+  viewOfLimit,
+} from './billing-views.js';
 import type { PageContext } from './context.js';
-import { BillingQuery, ChangeBody, ChangeQuery, EmptyBody, PriceBody, SubscriptionBody } from './schemas.js';
+import {
+  BillingQuery,
+  ChangeBody,
+  ChangeQuery,
+  EmptyBody,
+  PriceBody,
+  PriceQuery,
+  PromotionCodeBody,
+  SubscriptionBody,
+} from './schemas.js';
 
 export interface BillingPageOptions extends PageContext {
   billing: BillingModule;
@@ -21,6 +44,9 @@ const NOTICES: Readonly<Record<string, Localized>> = {
   changed: message('user-billing.changed'),
   scheduled: message('user-billing.scheduled'),
   undone: message('user-billing.undone'),
+  added: message('user-billing.added'),
+  removed: message('user-billing.removed'),
+  discounted: message('user-billing.discounted'),
   cancelled: message('user-billing.cancelled'),
   resumed: message('user-billing.resumed'),
 };
@@ -35,7 +61,7 @@ const RETURN_TIMEOUT_MS = 5_000;
 
 /** Errors of the provider, and of an order that it does not accept: the page says so and stays. */
 const isRejected = (error: unknown): error is AppError =>
-  error instanceof AppError && [400, 402, 404, 409, 422, 502, 503].includes(error.statusCode);
+  error instanceof AppError && [400, 402, 404, 409, 422, 429, 502, 503].includes(error.statusCode);
 
 /** The page on which users see their plan and payments, and buy, change and cancel. */
 export async function billingPagePlugin(fastify: FastifyTypebox, options: BillingPageOptions): Promise<void> {
@@ -98,6 +124,34 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
     },
   );
 
+  fastify.get(
+    '/billing/add-on',
+    { ...route, schema: { querystring: PriceQuery } },
+    async (request, reply) => {
+      const { price } = request.query;
+      try {
+        const [plan, preview] = await Promise.all([
+          planOf(price),
+          billing.changes.previewAddOn(identityOf(request).user.id, { priceId: price }),
+        ]);
+        if (!plan) return reply.redirect(own(), 303);
+        const view = {
+          action: own(),
+          price,
+          form: guard.formsOf(request).issue(),
+          plan: nameOf(plan),
+          amount: amountOf(preview.amountDue, preview.currency),
+          isFree: preview.amountDue <= 0,
+          each: amountOf(plan.amount, plan.currency),
+          interval: intervalText(plan),
+        };
+        return pages.send(reply, { template: 'user-billing-add-on', view, leadsElsewhere: true });
+      } catch (error) {
+        return sendProblem(request, reply, error);
+      }
+    },
+  );
+
   /** A form that does something and returns to the page, or leads to the provider. */
   const post = <Body extends typeof EmptyBody>(
     action: string,
@@ -116,18 +170,24 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
   post('checkout', PriceBody, async ({ user }, { price }) => {
     const plan = await planOf(price);
     const mode = plan?.interval === null ? 'payment' : 'subscription';
-    return (await billing.checkout.open(user, { priceId: price, mode })).url;
+    return (await billing.checkout.open(user, { priceId: price, mode }, { isHosted: true })).url;
   });
   post('portal', EmptyBody, async ({ user }) => (await billing.openPortal(user, own())).url);
   post('change', ChangeBody, async ({ user }, given, ip) => {
     const { when = 'now' } = given;
-    const { paymentUrl, scheduledChange } = await billing.changes.change(
-      user.id,
-      { ...orderOf(given), when },
-      ip,
-    );
-    if (scheduledChange?.reason === 'pending_payment' && paymentUrl !== null) return paymentUrl;
-    return `${own()}?done=${when === 'now' ? 'changed' : 'scheduled'}`;
+    const changed = await billing.changes.change(user.id, { ...orderOf(given), when }, ip);
+    return confirmedAt(changed, when === 'now' ? 'changed' : 'scheduled');
+  });
+  post('add-on', PriceBody, async ({ user }, { price }, ip) =>
+    confirmedAt(await billing.changes.setAddOn(user.id, { priceId: price }, ip), 'added'),
+  );
+  post('remove-add-on', PriceBody, async ({ user }, { price }, ip) => {
+    await billing.changes.removeAddOn(user.id, { priceId: price }, ip);
+    return `${own()}?done=removed`;
+  });
+  post('code', PromotionCodeBody, async ({ user }, { subscription, code }, ip) => {
+    await billing.changes.applyPromotionCode(user.id, { subscriptionId: subscription, code }, ip);
+    return `${own()}?done=discounted`;
   });
   post('undo', SubscriptionBody, async ({ user }, { subscription }, ip) => {
     await billing.changes.undoChange(user.id, { subscriptionId: subscription }, ip);
@@ -146,6 +206,12 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
     await billing.changes.resume(user.id, { subscriptionId: subscription }, ip);
     return `${own()}?done=resumed`;
   });
+
+  /** Where the user confirms the payment of a change, or what has been done. */
+  const confirmedAt = ({ scheduledChange, paymentUrl }: Subscription, done: string): string =>
+    scheduledChange?.reason === 'pending_payment' && paymentUrl !== null
+      ? paymentUrl
+      : `${own()}?done=${done}`;
 
   async function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown) {
     if (!isRejected(error)) throw error;
@@ -215,18 +281,30 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
       interval: price && items.length === 1 ? intervalText(price) : '',
       seats: quantity !== null && quantity > 1 && String(quantity),
       state: stateOf(held),
-      next: scheduledText(held),
+      next: scheduledText(held, billing.plans.nameOf),
       canCancel: actions.includes('cancel'),
       canCancelNow:
         !actions.includes('cancel') && !actions.includes('resume') && actions.includes('cancel_now'),
       canResume: actions.includes('resume'),
       resume: message(held.cancelAtPeriodEnd || held.cancelAt ? 'user-billing.keep' : 'user-billing.resume'),
       canUndo: actions.includes('undo_change'),
+      addOns: items.filter(isAddOnItem).map(({ priceId, plan: addOn }) => ({
+        price: priceId,
+        addOn: billing.plans.nameOf(addOn ?? priceId),
+      })),
+      discount: discountText(held),
+      canUseCode:
+        actions.includes('cancel') &&
+        held.discounts?.length === 0 &&
+        billing.plans.checkoutOf(held.priceId ?? '').promotionCodes === true,
       needsMethod: isTrialPaused(held),
       payHref: paymentUrl,
       pay: message(isConfirmed ? 'user-billing.confirm' : 'user-billing.pay'),
     };
   }
+
+  const isAddOnItem = ({ plan }: HeldView['items'][number], index: number): boolean =>
+    index > 0 && plan !== null && billing.plans.isIndependent(plan);
 
   /** A plan for sale, with what the user can do in view of what the user holds. */
   function offerOf(plan: Plan, held: readonly HeldView[]) {
@@ -237,6 +315,10 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
     );
     const running = held.filter((one) => one.kind === 'subscription' && one.family === family);
     const [only] = running;
+    const isAddOn = billing.plans.isIndependent(plan.plan);
+    // Part of the subscription of the plan, with which it is charged.
+    const isPart = held.some(({ items }) => items.some((item) => isAddOn && item.plan === plan.plan));
+    const canAdd = isAddOn && isRecurring && !isPart && held.some(isMainPlan);
     const canChange = isRecurring && running.length === 1 && only?.actions.includes('change') === true;
     return {
       price: plan.priceId,
@@ -245,23 +327,15 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
       amount: amountOf(plan.amount, plan.currency),
       interval: intervalText(plan),
       trial: plan.trialDays !== null && message('user-billing.trial-days', { count: String(plan.trialDays) }),
-      isAddOn: billing.plans.isIndependent(plan.plan),
+      isAddOn,
       isCurrent,
-      canBuy: !isCurrent && (!isRecurring || running.length === 0),
+      canAdd,
+      canBuy: !isCurrent && !canAdd && !isPart && (!isRecurring || running.length === 0),
       canChange: !isCurrent && canChange,
       subscription: only?.id,
     };
   }
 }
-
-const isTrialPaused = ({ status, pauseReason }: HeldView): boolean =>
-  status === 'paused' && pauseReason !== 'pause_requested';
-
-/** When a subscription can be changed instead of now. */
-const laterText = (held: HeldView | undefined): Localized | undefined =>
-  held?.currentPeriodEnd && !held.cancelAt && !held.cancelAtPeriodEnd
-    ? message('user-billing-change.later', { when: dateText(held.currentPeriodEnd) })
-    : undefined;
 
 const orderOf = ({ price, subscription }: Static<typeof ChangeQuery>) => ({
   priceId: price,
@@ -272,84 +346,3 @@ const nullIfRejected = (error: unknown): null => {
   if (isRejected(error)) return null;
   throw error;
 };
-
-/** The sentences of errors that have one; for others, that of a failure of the provider. */
-const PROBLEMS: Readonly<Record<string, Localized>> = {
-  PAYMENT_METHOD_REQUIRED: message('user-billing.trial-paused'),
-  PAYMENT_DECLINED: message('user-billing.problems.PAYMENT_DECLINED'),
-  ALREADY_SUBSCRIBED: message('user-billing.problems.ALREADY_SUBSCRIBED'),
-  CURRENCY_MISMATCH: message('user-billing.problems.CURRENCY_MISMATCH'),
-  PRICE_NOT_ALLOWED: message('user-billing.problems.PRICE_NOT_ALLOWED'),
-  SUBSCRIPTION_NOT_CHANGEABLE: message('user-billing.problems.SUBSCRIPTION_NOT_CHANGEABLE'),
-};
-
-const problemOf = ({ code }: AppError): Localized =>
-  PROBLEMS[code] ?? message('user-billing.problems.PAYMENT_PROVIDER_ERROR');
-
-const dateText = (timestamp: string): Localized => longDate(Date.parse(timestamp));
-
-const nameOf = ({ name, plan }: Plan): string => name ?? plan;
-
-/** How something that the user holds stands, in a sentence. */
-function stateOf(one: HeldView): Localized {
-  const { kind, status, entitled, trialEnd, collectionPause, ...held } = one;
-  const { currentPeriodEnd, cancelAt, cancelAtPeriodEnd, family } = held;
-  const end = cancelAt ?? (cancelAtPeriodEnd ? currentPeriodEnd : null);
-  if (kind === 'purchase') return message('user-billing.bought');
-  if (kind === 'grant')
-    return currentPeriodEnd === null
-      ? message('user-billing.granted')
-      : message('user-billing.ends', { when: dateText(currentPeriodEnd) });
-  if (status === 'incomplete') return message('user-billing.incomplete');
-  if (status === 'past_due' || status === 'unpaid') return message('user-billing.past-due');
-  if (status === 'paused')
-    return message(isTrialPaused(one) ? 'user-billing.trial-paused' : 'user-billing.on-hold');
-  if (end !== null) return message('user-billing.ends', { when: dateText(end) });
-  if (collectionPause) return message('user-billing.paused');
-  if (status === 'trialing' && trialEnd !== null)
-    return message('user-billing.trial', { when: dateText(trialEnd) });
-  if (currentPeriodEnd !== null) return message('user-billing.renews', { when: dateText(currentPeriodEnd) });
-  return message(entitled || family === null ? 'user-billing.active' : 'user-billing.no-access');
-}
-
-/** A change that is scheduled. */
-function scheduledText({ scheduledChange }: HeldView): Localized | undefined {
-  if (!scheduledChange) return undefined;
-  const { reason, at, items } = scheduledChange;
-  if (reason === 'pending_payment') return message('user-billing.change-unpaid');
-  if (at === null || items.length === 0) return undefined;
-  const [{ plan, priceId }] = items as [HeldView['items'][number]];
-  return message('user-billing.changes', { plan: plan ?? priceId, when: dateText(at) });
-}
-
-/** `per month`, `every 3 months`. */
-function intervalText({ interval, intervalCount }: Pick<Plan, 'interval' | 'intervalCount'>): Localized {
-  if (interval === null) return message('user-billing.once');
-  return (catalogue) => {
-    const count = intervalCount ?? 1;
-    const format = { style: 'unit', unit: interval, unitDisplay: 'long' } as const;
-    const parts = new Intl.NumberFormat(catalogue.locale, format).formatToParts(count);
-    // `per month` instead of `per 1 month`.
-    const named = count === 1 ? parts.filter(({ type }) => type === 'unit') : parts;
-    return catalogue.text('user-billing.every', { period: named.map(({ value }) => value).join('') });
-  };
-}
-
-/** How much of a limit is used, in a sentence. */
-function viewOfLimit({ name, limit, used, credits, resetsAt }: QuotaView) {
-  const values = { used: String(used), limit: String(limit) };
-  return {
-    name,
-    text: limit === null ? message('user-billing.used', values) : message('user-billing.used-of', values),
-    credits: credits > 0 && message('user-billing.credits', { count: String(credits) }),
-    resets: resetsAt !== null && message('user-billing.resets', { when: dateText(resetsAt) }),
-  };
-}
-
-const viewOfInvoice = ({ number, status, createdAt, url }: Invoice) => ({
-  number: number ?? '',
-  date: dateText(createdAt),
-  isPaid: status === 'paid',
-  isOpen: status === 'open',
-  url,
-});

@@ -89,10 +89,15 @@ const PriceId = Type.String({
 export const PriceBody = ownForm({ price: PriceId });
 const SubscriptionId = Type.String({ accepts: 'the ID of a subscription', pattern: '^[A-Za-z0-9_]{1,255}$' });
 export const SubscriptionBody = ownForm({ subscription: SubscriptionId });
+export const PromotionCodeBody = ownForm({
+  subscription: SubscriptionId,
+  code: Type.String({ accepts: 'a promotion code', pattern: '^[\\w-]{1,500}$' }),
+});
 /** Without a subscription, the only one that the price can replace. */
 const change = { price: PriceId, subscription: Type.Optional(SubscriptionId) };
 export const ChangeBody = ownForm({ ...change, when: Type.Optional(Type.Literal('period_end')) });
 export const ChangeQuery = Type.Object(change);
+export const PriceQuery = Type.Object({ price: PriceId });
 
 export const PasskeyBody = Closed({
   ceremony: Type.String({

@@ -50,6 +50,9 @@ const OTHER_BODIES: Record<string, string> = {
   'POST /api/billing/subscription/change': 'test/saas/billing/changes.test.ts',
   'POST /api/billing/subscription/change/undo':
     'every field is optional: test/saas/billing/schedules.test.ts',
+  'POST /api/billing/subscription/add-ons': 'test/saas/billing/add-ons.test.ts',
+  'POST /api/billing/subscription/add-ons/remove': 'test/saas/billing/add-ons.test.ts',
+  'POST /api/billing/subscription/promotion-code': 'test/saas/billing/add-ons.test.ts',
   'POST /api/billing/subscription/cancel': 'every field is optional: test/saas/billing/changes.test.ts',
   'POST /api/billing/subscription/resume': 'every field is optional: test/saas/billing/changes.test.ts',
   'POST /api/billing/subscription/pause': 'every field is optional: test/saas/billing/changes.test.ts',

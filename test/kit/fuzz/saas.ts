@@ -149,6 +149,15 @@ const RECIPES: Record<string, Recipe> = {
     headers: [self.customer()],
   }),
   'POST /api/billing/subscription/change/undo': (self) => self.asCustomer({}),
+  'POST /api/billing/subscription/add-ons': (self) =>
+    self.asCustomer({ priceId: self.dice.one(Object.keys(PRICES)), quantity: 1 }),
+  'GET /api/billing/subscription/add-ons/preview': (self) => ({
+    query: pairsOf({ priceId: self.dice.one(Object.keys(PRICES)) }),
+    headers: [self.customer()],
+  }),
+  'POST /api/billing/subscription/add-ons/remove': (self) =>
+    self.asCustomer({ priceId: self.dice.one(Object.keys(PRICES)) }),
+  'POST /api/billing/subscription/promotion-code': (self) => self.asCustomer({ code: 'LAUNCH20' }),
   'POST /api/billing/subscription/cancel': (self) =>
     self.asCustomer({ when: self.dice.happens(0.1) ? 'now' : 'period_end' }),
   'POST /api/billing/subscription/resume': (self) => self.asCustomer({}),

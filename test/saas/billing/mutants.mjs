@@ -118,4 +118,14 @@ export default [
     replace: 'isDeepStrictEqual(discountsOf(next), discountsOf(present ?? {}))', by: 'true',
     tests: [['saas/billing/schedules', 'a schedule that the seller has agreed upon is respected']],
   },
+  {
+    name: 'any item of a subscription is an add-on', file: 'saas/billing/subscription/orders.ts', in: 'addOnOf',
+    replace: 'plan !== undefined && plans.isIndependent(plan)', by: 'plan !== undefined',
+    tests: [['saas/billing/add-ons', 'only an add-on is added to a subscription and removed from it']],
+  },
+  {
+    name: 'a hook chooses the customer of a session', file: 'saas/billing/provider/checkout-sessions.ts', in: 'withOwn',
+    replace: 'customer: own.customer as string,', by: '',
+    tests: [['saas/billing/checkout-hook', 'whose session it is, what it sells, the trial and the return are']],
+  },
 ];

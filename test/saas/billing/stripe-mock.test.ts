@@ -10,6 +10,7 @@ import { createInterface } from 'node:readline';
 import t, { type Test } from 'tap';
 import { HANDLED_EVENT_TYPES } from '../../../src/saas/billing/events/provider-objects.js';
 import { createPlans } from '../../../src/saas/billing/plans/plans.js';
+import type { CheckoutParameters } from '../../../src/saas/billing/provider/checkout-sessions.js';
 import { loadStripe } from '../../../src/saas/billing/provider/client.js';
 import { createGateway, type Gateway } from '../../../src/saas/billing/provider/gateway.js';
 import { withAllLines } from '../../../src/saas/billing/provider/responses.js';
@@ -50,6 +51,15 @@ t.test(
         } as const)) {
           await gateway.createCheckout({ ...order, ...checkout }, key);
         }
+        const edited: CheckoutParameters = {
+          payment_method_collection: 'if_required',
+          line_items: [
+            { price: 'price_1', adjustable_quantity: { enabled: true } },
+            { price: 'price_2', quantity: 1 },
+          ],
+          subscription_data: { description: 'Team' },
+        };
+        await gateway.createCheckout({ ...order, mode: 'subscription', item, edited }, 'edited');
       },
       createPortal: () =>
         gateway.createPortal({ customerId: 'cus_1', returnUrl: 'https://app.example.test/' }),
@@ -59,6 +69,7 @@ t.test(
       expandedSubscription: () => gateway.expandedSubscription('sub_1'),
       cardOf: () => gateway.cardOf('sub_1'),
       schedule: () => gateway.schedule('sub_sched_1'),
+      promotionCode: () => gateway.promotionCode('LAUNCH20'),
       hasPaymentMethod: () => gateway.hasPaymentMethod('cus_1'),
       upcomingInvoice: () => gateway.upcomingInvoice('sub_1'),
       price: () => gateway.price('price_1'),
@@ -75,6 +86,9 @@ t.test(
         });
         const items = [{ priceId: 'price_1', quantity: 2 }, { priceId: 'price_2' }];
         await gateway.changeSubscription('sub_1', { kind: 'schedule', items, at: Date.UTC(2040, 0, 1) });
+        await gateway.changeSubscription('sub_1', { kind: 'item', item: { priceId: 'price_2' }, proration });
+        await gateway.changeSubscription('sub_1', { kind: 'remove-item', itemId: 'si_2', proration });
+        await gateway.changeSubscription('sub_1', { kind: 'discount', promotionCodeId: 'promo_1' });
         await gateway.changeSubscription('sub_1', { kind: 'release', scheduleId: 'sub_sched_1' });
         await gateway.changeSubscription('sub_1', { kind: 'void', invoiceId: 'in_1' });
         await gateway.changeSubscription('sub_1', { kind: 'cancel-at', at: Date.UTC(2040, 0, 1) });

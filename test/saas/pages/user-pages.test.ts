@@ -399,7 +399,18 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   t.match([titleOf(preview), preview.body], [sentence('user-billing-change.title'), /basic/i]);
   const changed = await visitor.browser.submit(preview);
   t.match([changed.status, changed.body], [200, sentence('user-billing.changed')]);
-  const cancelled = await visitor.browser.submit(changed, {}, '/cancel');
+  const back = await visitor.browser.submit(changed, {}, '/change');
+  const later = await visitor.browser.submit(back, { when: 'period_end' });
+  t.match([later.status, later.body], [200, sentence('user-billing.scheduled')]);
+  const undone = await visitor.browser.submit(later, {}, '/undo');
+  t.match([undone.status, undone.body], [200, sentence('user-billing.undone')]);
+  t.notMatch(undone.body, /billing\/undo/);
+  api.declines = 'authentication_required';
+  const confirmed = await visitor.browser.send(back, {}, '/change');
+  t.match(confirmed.location, /^https:\/\/invoice\.example\.test\//, 'the bank asks for a confirmation');
+  api.declines = undefined;
+  await visitor.browser.submit(await visitor.get('/billing'), {}, '/undo');
+  const cancelled = await visitor.browser.submit(undone, {}, '/cancel');
   t.match(cancelled.body, sentence('user-billing.ends'));
   t.notMatch(cancelled.body, /billing\/cancel/);
   const resumed = await visitor.browser.submit(cancelled, {}, '/resume');
@@ -418,6 +429,44 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   api.fault = () => 'hang';
   const late = await app.request('GET', `/account${returned}`, { headers });
   t.same([late.status, api.calls.length], [303, ended + 1], 'before the call is given up and repeated');
+});
+
+t.test('a user adds an add-on to the plan, removes it and uses a promotion code', async (t) => {
+  const api = await paymentProvider(t);
+  const recurring = { interval: 'month', usage_type: 'licensed' };
+  const visitor = await visitNew(t, {
+    ...{ paymentSecretKey: KEY, paymentApiUrl: api.url },
+    billing: {
+      plans: {
+        basic: { prices: ['price_basic'], checkout: { promotionCodes: true } },
+        storage: { name: 'Storage', prices: ['price_pro'], independent: true },
+      },
+    },
+  });
+  api.prices.set('price_pro', { id: 'price_pro', object: 'price', active: true, currency: 'eur', recurring });
+  api.promotionCodes.push({ id: 'launch', code: 'LAUNCH', active: true });
+  const { app } = visitor;
+  await signUp(visitor);
+  const login = await app.post('/auth/login', { email: EMAIL, password: PASSWORD });
+  const { accessToken: token, user } = login.body.data;
+  await app.request('POST', '/api/billing/create-checkout-session', { token, body: { mode: 'setup' } });
+  const customer = String([...api.sessions.values()][0]?.['customer']);
+  const truth = Object.assign(api.world.subscribe(customer, user.id, true), {
+    ...{ status: 'active', price: 'price_basic', quantity: 1, trialEnd: null },
+  });
+  await app.request('POST', '/api/billing/sync', { token, body: {} });
+  const confirm = await visitor.browser.submit(await visitor.get('/billing'), {}, '/add-on');
+  t.match(titleOf(confirm), sentence('user-billing-add-on.title'));
+  const added = await visitor.browser.submit(confirm);
+  t.match([added.status, added.body], [200, sentence('user-billing.added')]);
+  t.match(truth.addOns, [{ price: 'price_pro' }]);
+  const wrong = await visitor.browser.submit(added, { code: 'NONE' }, '/code');
+  t.match([wrong.status, wrong.body], [422, sentence('user-billing.problems.PROMOTION_NOT_VALID')]);
+  const discounted = await visitor.browser.submit(added, { code: 'LAUNCH' }, '/code');
+  t.match([discounted.status, discounted.body], [200, sentence('user-billing.discounted')]);
+  const removed = await visitor.browser.submit(discounted, {}, '/remove-add-on');
+  t.match([removed.status, removed.body], [200, sentence('user-billing.removed')]);
+  t.same(truth.addOns, []);
 });
 
 t.test('a mailed code signs in, in the browser that asked for it', async (t) => {

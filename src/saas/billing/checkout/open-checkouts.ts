@@ -3,10 +3,22 @@ import { httpErrors } from '../../../core/kernel/errors.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import type { BillingContext } from '../context.js';
 import { billingErrors, isPriceNotAllowed } from '../errors.js';
-import type { Checkout, CheckoutSessions, OpenSession } from '../provider/checkout-sessions.js';
-import { asObject, asText, type Json } from '../provider/json.js';
+import {
+  type Checkout,
+  type CheckoutSessions,
+  type OpenSession,
+  type PaymentPage,
+  pageOf,
+} from '../provider/checkout-sessions.js';
+import { asObject, type Json } from '../provider/json.js';
 import { malformed } from '../provider/responses.js';
 import type { CheckoutDocument } from '../store.js';
+
+/** A session that a user can pay. */
+export interface OpenedCheckout extends PaymentPage {
+  /** At the payment provider. */
+  sessionId: string;
+}
 
 export interface CheckoutSubject {
   userId: string;
@@ -64,12 +76,12 @@ export function createOpenCheckouts(
     return isReserved ? reservation : null;
   };
 
-  /** The address of the stored session if it is still open for the same order; otherwise the session is ended. */
+  /** The page of the stored session if it is still open for the same order; otherwise the session is ended. */
   const reuseOrEnd = async (
     { sessionId, fingerprint, expiresAt }: CheckoutDocument & { sessionId: string },
     wanted: string,
     subject: CheckoutSubject,
-  ): Promise<string | null> => {
+  ): Promise<PaymentPage | null> => {
     const isWanted = fingerprint === wanted && isUsable(expiresAt);
     const session = isWanted
       ? await gateway.checkoutSession(sessionId)
@@ -77,8 +89,7 @@ export function createOpenCheckouts(
     if (session?.['status'] === 'complete') await subject.onPaid(session);
     if (isWanted && asObject(session?.['customer'])['deleted'] === true)
       throw billingErrors.CUSTOMER_NOT_FOUND();
-    const url = asText(session?.['url']);
-    return isWanted && session?.['status'] === 'open' && url !== undefined ? url : null;
+    return isWanted && session?.['status'] === 'open' ? pageOf(session) : null;
   };
 
   /** Stores the session of a reservation; null if the reservation was replaced. */
@@ -94,7 +105,7 @@ export function createOpenCheckouts(
      * @throws VERSION_CONFLICT if another order for the subject came first, CUSTOMER_NOT_FOUND if the customer was deleted
      *   at the provider, and what `CheckoutSessions.createCheckout` throws
      */
-    async open(subject: CheckoutSubject, checkout: Checkout): Promise<{ sessionId: string; url: string }> {
+    async open(subject: CheckoutSubject, checkout: Checkout): Promise<OpenedCheckout> {
       const { userId } = subject;
       const id = checkoutIdOf(subject);
       const fingerprint = sha256(JSON.stringify(checkout));
@@ -102,8 +113,8 @@ export function createOpenCheckouts(
         const known = await checkouts.findOne({ id });
         if (known?.sessionId !== undefined) {
           const { sessionId } = known;
-          const url = await reuseOrEnd({ ...known, sessionId }, fingerprint, subject);
-          if (url !== null) return { sessionId, url };
+          const page = await reuseOrEnd({ ...known, sessionId }, fingerprint, subject);
+          if (page) return { sessionId, ...page };
         }
         const isShared = known !== null && known.sessionId === undefined && known.fingerprint === fingerprint;
         const reservation = isShared ? known : await reserve(known, { id, userId }, fingerprint);
@@ -113,7 +124,8 @@ export function createOpenCheckouts(
           await gateway.expireCheckout(session.id);
           throw checkoutReplaced();
         }
-        if (isUsable(session.expiresAt)) return { sessionId: session.id, url: session.url };
+        const { id: sessionId, expiresAt, ...page } = session;
+        if (isUsable(expiresAt)) return { sessionId, ...page };
         // A response that the provider repeats may be about a session that has expired since; a new session lasts 24 hours.
         if (!isShared) throw malformed('A new checkout session that expires within the hour or has expired.');
       }

@@ -7,7 +7,7 @@ import type { EnsureCustomer } from '../customers/customers.js';
 import { billingErrors, isCustomerMissing, isProviderError } from '../errors.js';
 import { type Holding, type Holdings, hasPrice, isRunning } from '../holdings.js';
 import type { Catalog } from '../plans/catalog.js';
-import type { Checkout, CheckoutPageOptions } from '../provider/checkout-sessions.js';
+import { type Checkout, type CheckoutPageOptions, sessionParams } from '../provider/checkout-sessions.js';
 import { idOf } from '../provider/json.js';
 import { CheckoutOrder } from '../schemas.js';
 import type { SubscriptionDocument } from '../store.js';
@@ -17,6 +17,7 @@ import {
   checkoutIdOf,
   checkoutReplaced,
   createOpenCheckouts,
+  type OpenedCheckout,
 } from './open-checkouts.js';
 import type { Trials } from './trials.js';
 
@@ -33,7 +34,7 @@ export interface CheckoutDependencies {
 }
 
 export function createCheckoutService(context: BillingContext, deps: CheckoutDependencies) {
-  const { users, plans, gateway, returnUrl } = context;
+  const { users, plans, gateway, returnUrl, editCheckout } = context;
   const { ensureCustomer, holdings, catalog, trials, sync } = deps;
   const openCheckouts = gateway && createOpenCheckouts(context, gateway);
 
@@ -50,7 +51,8 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
   /** A user has one subscription of a family at a time: a second one would charge the user twice. */
   const refuseSecond = async (userId: string, price: string): Promise<void> => {
     const family = plans.familyOfPrice(price);
-    const excludes = (held: Holding) => isRunning(held) && (held.family === family || hasPrice(held, price));
+    const excludes = (held: Holding) =>
+      isRunning(held) && (held.families.includes(family ?? '') || hasPrice(held, price));
     for (const held of (await holdings.listBought(userId)).filter(excludes)) {
       // The event of its end may have been lost, for example if the customer was deleted at the provider.
       const { subscription } = held;
@@ -107,6 +109,7 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
 
   /**
    * Opens a checkout session at the provider, or returns the open one of the same order.
+   * @param options.isHosted whether the user is sent to the provider's page, even if the hook would embed it
    * @throws VALIDATION_ERROR, BILLING_NOT_CONFIGURED, PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, PROMOTION_NOT_VALID,
    *   TAX_NOT_CONFIGURED, TAX_LOCATION_INVALID, ALREADY_SUBSCRIBED, VERSION_CONFLICT, PAYMENT_PROVIDER_ERROR;
    *   UNAUTHENTICATED if the account was closed concurrently
@@ -114,7 +117,8 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
   const open = async (
     user: Pick<User, 'id' | 'email'>,
     order: CheckoutOrder,
-  ): Promise<{ sessionId: string; url: string }> => {
+    { isHosted = false }: { isHosted?: boolean } = {},
+  ): Promise<OpenedCheckout> => {
     const { mode = 'subscription', priceId } = order;
     if (mode !== 'setup' && priceId === undefined)
       throw invalidFields({ path: 'priceId', message: 'is required' });
@@ -137,7 +141,15 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
       successUrl: withQuery(page, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),
       cancelUrl: withQuery(page, 'checkout=cancelled'),
     };
-    const openFor = (customerId: string) => openCheckouts.open(subject, { ...checkout, customerId });
+    const openFor = async (customerId: string) => {
+      const complete: Checkout = { ...checkout, customerId };
+      const edited = await editCheckout?.({
+        parameters: sessionParams(complete),
+        user: { id: user.id, email: user.email },
+        order: { ...order, mode },
+      });
+      return openCheckouts.open(subject, edited ? { ...complete, edited, isHosted } : complete);
+    };
     try {
       const customerId = await ensureCustomer(user, gateway);
       const opened = await openFor(customerId).catch(async (error: unknown) => {
@@ -162,7 +174,7 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
      * The same for code of the operator, which may set the options of the page, too; they take precedence over those of the plan.
      * @throws NOT_FOUND if there is no such user
      */
-    async create(userId: string, order: CheckoutOrder): Promise<{ sessionId: string; url: string }> {
+    async create(userId: string, order: CheckoutOrder): Promise<OpenedCheckout> {
       const problems = problemsOf(CheckoutOrder, order);
       if (problems.length > 0) throw invalidFields(...problems);
       const user = await users.find(userId);

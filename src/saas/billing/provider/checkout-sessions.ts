@@ -1,17 +1,27 @@
 import type Stripe from 'stripe';
 import { nullIfMissing, type ProviderCall, retryIdempotently } from './client.js';
 import { asObject, asText, asTime, type Json } from './json.js';
-import { fetchAllPages, malformed, PAGE_SIZE, requireId, requirePage } from './responses.js';
+import { fetchAllPages, malformed, PAGE_SIZE, requireId } from './responses.js';
 
 /** The provider's payment pages. A session is open until it is paid, expired by a request or 24 hours old. */
 export type CheckoutSessions = ReturnType<typeof createCheckoutSessions>;
 
-export interface OpenSession {
+export interface OpenSession extends PaymentPage {
   id: string;
-  url: string;
   /** Unix time in milliseconds; absent if the provider did not send it. */
   expiresAt?: number;
 }
+
+/** Where the user pays. */
+export interface PaymentPage {
+  /** Empty for a page that is embedded. */
+  url: string;
+  /** With which the browser embeds the page. */
+  clientSecret?: string;
+}
+
+/** The parameters of a session, in the names of the provider. */
+export type CheckoutParameters = Stripe.Checkout.SessionCreateParams;
 
 export interface Checkout extends CheckoutPageOptions {
   customerId: string;
@@ -23,6 +33,10 @@ export interface Checkout extends CheckoutPageOptions {
   currency?: string;
   successUrl: string;
   cancelUrl: string;
+  /** The parameters that the operator's code has made of those of the order. */
+  edited?: CheckoutParameters;
+  /** Whether the user is sent to the provider's page, whatever the edited parameters say. */
+  isHosted?: boolean;
 }
 
 /** What the payment page offers and asks for. */
@@ -52,14 +66,17 @@ export function createCheckoutSessions(call: ProviderCall) {
      *   CURRENCY_MISMATCH, PROMOTION_NOT_VALID, TAX_NOT_CONFIGURED, TAX_LOCATION_INVALID
      */
     async createCheckout(checkout: Checkout, key: string): Promise<OpenSession> {
-      const params = sessionParams(checkout);
+      const params = checkoutParameters(checkout);
       const session = await call((stripe) =>
         retryIdempotently(key, (idempotencyKey) =>
           stripe.checkout.sessions.create(params, { idempotencyKey }),
         ),
       );
       const expiresAt = asTime(session.expires_at);
-      return { ...requirePage(session), ...(expiresAt !== undefined && { expiresAt }) };
+      const id = asText(session.id);
+      const page = pageOf(asObject(session));
+      if (id === undefined || !page) throw malformed('A checkout session without an ID or a page.');
+      return { id, ...page, ...(expiresAt !== undefined && { expiresAt }) };
     },
 
     /** With the customer expanded. Null if the provider has no such session. */
@@ -96,10 +113,57 @@ export function createCheckoutSessions(call: ProviderCall) {
   };
 }
 
+/** Where an open session is paid; null if it has ended. */
+export function pageOf(session: Json): PaymentPage | null {
+  const [url, clientSecret] = [session['url'], session['client_secret']].map((value) =>
+    typeof value === 'string' && value !== '' ? value : undefined,
+  );
+  if (url === undefined && clientSecret === undefined) return null;
+  return { url: url ?? '', ...(clientSecret !== undefined && { clientSecret }) };
+}
+
+export const checkoutParameters = (checkout: Checkout): CheckoutParameters =>
+  checkout.edited
+    ? withOwn(checkout.edited, sessionParams(checkout), checkout.isHosted === true)
+    : sessionParams(checkout);
+
+/** What the operator's code may not change: whose session it is, what it sells, who has a trial, and to where the user returns. */
+function withOwn(edited: CheckoutParameters, own: CheckoutParameters, isHosted: boolean): CheckoutParameters {
+  const { ui_mode, customer_email, success_url, cancel_url, return_url, ...others } = edited;
+  const [item] = own.line_items ?? [];
+  const isOwn = ({ price }: Stripe.Checkout.SessionCreateParams.LineItem) => price === item?.price;
+  const lines = edited.line_items ?? [];
+  const { trial_period_days, trial_end, ...subscription } = edited.subscription_data ?? {};
+  const params: CheckoutParameters = {
+    ...others,
+    customer: own.customer as string,
+    client_reference_id: own.client_reference_id as string,
+    mode: own.mode as Stripe.Checkout.SessionCreateParams.Mode,
+    metadata: { ...metadataOf(edited), ...metadataOf(own) },
+    ...(item && {
+      line_items: [{ ...lines.find(isOwn), ...item }, ...lines.filter((line) => !isOwn(line))],
+    }),
+    ...(own.subscription_data && {
+      subscription_data: {
+        ...subscription,
+        ...own.subscription_data,
+        metadata: { ...metadataOf(subscription), ...metadataOf(own.subscription_data) },
+      },
+    }),
+  };
+  const isEmbedded = !isHosted && ui_mode !== undefined && ui_mode !== 'hosted_page';
+  const [returned, left] = [own.success_url as string, own.cancel_url as string];
+  if (!isEmbedded) return { ...params, success_url: returned, cancel_url: left };
+  const returns = edited.redirect_on_completion !== 'never';
+  return { ...params, ui_mode, ...(returns && { return_url: returned }) };
+}
+
+const metadataOf = ({ metadata }: { metadata?: unknown }) => asObject(metadata) as Stripe.MetadataParam;
+
 /** Assigned one by one, because TypeScript does not check the names of parameters in a spread. */
-function sessionParams(checkout: Checkout): Stripe.Checkout.SessionCreateParams {
+export function sessionParams(checkout: Checkout): CheckoutParameters {
   const { customerId, userId, mode, item, currency, billingAddress, locale } = checkout;
-  const params: Stripe.Checkout.SessionCreateParams = {
+  const params: CheckoutParameters = {
     customer: customerId,
     client_reference_id: userId,
     metadata: { userId },

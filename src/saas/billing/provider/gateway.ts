@@ -174,6 +174,16 @@ export function createGateway(
       return found && asObject(requireId(found, id));
     },
 
+    /** The active promotion code that users enter as `code`; null if there is none. */
+    async promotionCode(code: string): Promise<Json | null> {
+      const found = await call(
+        (stripe) => stripe.promotionCodes.list({ code, active: true, limit: 1 }),
+        lookup,
+      );
+      const [first] = requireList(found).data;
+      return first === undefined ? null : asObject(first);
+    },
+
     /** Whether a customer has a payment method for invoices. */
     async hasPaymentMethod(customerId: string): Promise<boolean> {
       const found = await call((stripe) => stripe.customers.retrieve(customerId), lookup);

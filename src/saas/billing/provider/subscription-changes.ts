@@ -7,9 +7,10 @@ import { phasesFor, type ScheduledItem } from './schedules.js';
 
 /** Requests that change a subscription, or show what a change costs. */
 
-/** The item of the main plan with its new price. Metered prices have no quantity. */
+/** An item with its new price. Metered prices have no quantity. */
 export interface ItemChange {
-  itemId: string;
+  /** Absent for an item that is added. */
+  itemId?: string;
   priceId: string;
   quantity?: number;
 }
@@ -22,6 +23,8 @@ export const PRORATIONS = ['always_invoice', 'create_prorations', 'none'] as con
 /**
  * - `item`: changes price and quantity; what is invoiced at once must be paid. If the bank wants a confirmation, the change waits for it
  *   as a pending update
+ * - `remove-item`: credits the rest of the period
+ * - `discount`: adds the discount of a promotion code
  * - `schedule`: the items from the end of the period on
  * - `release`: ends a schedule and what it would have changed
  * - `void`: voids the invoice of a pending update, which ends the update
@@ -33,6 +36,8 @@ export const PRORATIONS = ['always_invoice', 'create_prorations', 'none'] as con
  */
 export type SubscriptionChange =
   | { kind: 'item'; item: ItemChange; proration: Proration }
+  | { kind: 'remove-item'; itemId: string; proration: Proration }
+  | { kind: 'discount'; promotionCodeId: string }
   | { kind: 'schedule'; items: readonly ScheduledItem[]; at: number }
   | { kind: 'release'; scheduleId: string }
   | { kind: 'void'; invoiceId: string }
@@ -59,7 +64,7 @@ export async function changeSubscription(
   const options = { timeout: timeoutMs, maxNetworkRetries: 0 };
   const response = await call((stripe) => send(stripe, id, change, options), {
     timeoutMs,
-    onError: change.kind === 'item' ? throwItemError : throwChangeError,
+    onError: change.kind === 'item' || change.kind === 'discount' ? throwItemError : throwChangeError,
   });
   const object = await withAllItems(call, requireSubscription(response));
   return { object, asOf: isRead(change) ? completeUntil(response) : respondedAt(response) };
@@ -84,6 +89,12 @@ async function send(
         return update('pending_if_incomplete');
       });
     }
+    case 'remove-item': {
+      const items = [{ id: change.itemId, deleted: true }];
+      return subscriptions.update(id, { items, proration_behavior: change.proration }, options);
+    }
+    case 'discount':
+      return subscriptions.update(id, { discounts: [{ promotion_code: change.promotionCodeId }] }, options);
     case 'schedule': {
       const schedule = await subscriptionSchedules.create({ from_subscription: id }, options);
       const phases = phasesFor(asObject(schedule), change.items, change.at);
@@ -138,13 +149,14 @@ export async function previewChange(
 }
 
 interface Item {
-  id: string;
+  id?: string;
   price: string;
   quantity?: number;
 }
 
 function itemOf({ itemId, priceId, quantity }: ItemChange): Item {
-  const item: Item = { id: itemId, price: priceId };
+  const item: Item = { price: priceId };
+  if (itemId !== undefined) item.id = itemId;
   if (quantity !== undefined) item.quantity = quantity;
   return item;
 }

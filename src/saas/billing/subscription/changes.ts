@@ -1,12 +1,14 @@
 import type { ActingProgram } from '../../../core/http/identity.js';
+import { HOUR } from '../../../core/kernel/clock.js';
 import { invalidFields } from '../../../core/kernel/errors.js';
+import { fixedWindow } from '../../../core/throttle/throttle.js';
 import type { BillingContext } from '../context.js';
-import { billingErrors, isPaymentDeclined } from '../errors.js';
-import type { Holdings } from '../holdings.js';
-import type { Gateway } from '../provider/gateway.js';
-import { asInteger, asObject, idOf, type Json } from '../provider/json.js';
+import { billingErrors } from '../errors.js';
+import { type Holdings, isRunning } from '../holdings.js';
+import { MAIN_FAMILY } from '../plans/plans.js';
+import { asInteger, asList, idOf, type Json } from '../provider/json.js';
 import { PRORATIONS, type SubscriptionChange } from '../provider/subscription-changes.js';
-import type { ChangePreview, Subscription } from '../schemas.js';
+import type { Subscription } from '../schemas.js';
 import { isTerminal, type SubscriptionDocument } from '../store.js';
 import {
   CANCELLABLE_LATER,
@@ -22,8 +24,17 @@ import {
   requireStatus,
   statusOf,
 } from './change-rules.js';
-import { createOrders, isPending, type PlanChange, type Target } from './orders.js';
+import {
+  type AddOnOrder,
+  createOrders,
+  isPending,
+  type OrderedItem,
+  type PlanChange,
+  type Target,
+} from './orders.js';
+import { createPerform, type NextChange, UNDONE } from './perform.js';
 import { previewView } from './previews.js';
+import type { ChangePreview } from './schemas.js';
 import type { SubscriptionService } from './service.js';
 import type { SubscriptionSync } from './sync.js';
 import type { SubscriptionWriter } from './writer.js';
@@ -37,6 +48,15 @@ import type { SubscriptionWriter } from './writer.js';
  * @param ip from where the change is made, and `actor`, which program makes it for the user: for the audit
  */
 export type SubscriptionChanges = ReturnType<typeof createSubscriptionChanges>;
+
+/** The removal of an add-on. */
+export type AddOnRemoval = Omit<AddOnOrder, 'quantity'>;
+
+/** A promotion code as users enter it. */
+export interface PromotionCodeOrder extends Target {
+  /** As the user enters it. */
+  code: string;
+}
 
 /** The end of a subscription. */
 export interface Cancellation extends Target {
@@ -52,95 +72,53 @@ export interface SubscriptionChangeDependencies {
   sync: SubscriptionSync | undefined;
 }
 
-/** The change that a subscription at the provider still needs; null if there is none. */
-type NextChange = (
-  subscription: Json,
-  stored: SubscriptionDocument,
-) => Promise<SubscriptionChange | null> | SubscriptionChange | null;
-
-/** Longer than a change takes: if the process is killed meanwhile, a background job syncs the subscription. */
-const SYNC_DELAY_MS = 30_000;
-
 /** https://docs.stripe.com/billing/subscriptions/billing-mode */
 const CLASSIC =
   'This subscription has the classic billing mode, in which the payment provider pauses none. Contact the support of this site.';
-
-/** The API key belongs to another account or mode, or test data was deleted there. The log of the background job names it. */
-const MISSING =
-  'The payment provider has no such subscription, so it cannot be changed. Contact the support of this site.';
 
 export function createSubscriptionChanges(
   context: BillingContext,
   { writer, holdings, subscription: service, sync }: SubscriptionChangeDependencies,
 ) {
-  const { subscriptions, audit, gateway, config } = context;
+  const { plans, config, throttle } = context;
   const orders = createOrders(context, holdings);
   const { mainItemOf, undoing } = orders;
-  const prorationOf = ({ proration = config.billingProration ?? 'always_invoice' }: PlanChange) => {
+  const prorationOf = ({
+    proration = config.billingProration ?? 'always_invoice',
+  }: Pick<PlanChange, 'proration'>) => {
     requireOneOf('proration', proration, PRORATIONS);
     return proration;
   };
 
-  const provider = () => {
-    if (!gateway || !sync) throw billingErrors.BILLING_NOT_CONFIGURED();
-    return { gateway, sync };
-  };
+  const { provider, fetch, perform } = createPerform(context, {
+    writer,
+    orders,
+    subscription: service,
+    sync,
+  });
 
-  const fetch = async (gateway: Gateway, id: string) => {
-    const found = await gateway.subscription(id);
-    if (!found) throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE({ message: MISSING });
-    const scheduleId = idOf(found.object['schedule']);
-    const schedule = scheduleId === undefined ? null : await gateway.schedule(scheduleId);
-    return schedule ? { ...found, object: { ...found.object, schedule } } : found;
-  };
-
-  /** Makes the changes that the subscription needs, and stores the responses of the provider. */
-  const perform = async (
+  const preview = async <Order extends PlanChange | AddOnOrder>(
     userId: string,
     target: Target,
-    { ip, actor }: { ip: string; actor: ActingProgram | undefined },
-    next: NextChange,
-    describe: Describe,
-  ): Promise<Subscription> => {
-    const { gateway, sync } = provider();
-    let stored = await orders.select(userId, target);
-    const { id } = stored;
-    const reread = async () => {
-      const again = await subscriptions.findOne({ id });
-      if (!again) throw billingErrors.SUBSCRIPTION_NOT_FOUND();
-      return again;
-    };
-
-    const made = new Set<SubscriptionChange['kind']>();
-    let releasedChange: Subscription['releasedChange'] = null;
-    let state = await fetch(gateway, id);
-    for (;;) {
-      const change = await next(state.object, stored);
-      if (!change || made.has(change.kind)) break;
-      // Read before the request, so that its response is newer; the background job repairs what a crash leaves.
-      let marked = await writer.requestReconcile(stored, SYNC_DELAY_MS);
-      while (!marked) marked = await writer.requestReconcile(await reread(), SYNC_DELAY_MS);
-      const isUndone = change.kind === 'release' || change.kind === 'void';
-      const { event, detail } = isUndone ? UNDONE : describe(mainItemOf(state.object, stored));
-      if (isUndone) releasedChange = service.scheduledChange(stored, asObject(state.object['schedule']));
-      state = await gateway.changeSubscription(id, change).catch(async (error: unknown) => {
-        const current = isPaymentDeclined(error) ? null : await fetch(gateway, id).catch(() => null);
-        // A parallel request may have made the same change.
-        if (current && (await remains(() => next(current.object, marked), made, change)) === null)
-          return current;
-        if (current) await sync.apply(marked, current);
-        throw error;
-      });
-      made.add(change.kind);
-      const by = { ip, ...(actor && { actor }) };
-      const record = audit.entry({ event, subject: userId, ...by, detail: `${id} ${detail}`.trim() });
-      stored = (await sync.apply(marked, state, { actor, record })).after;
-    }
-    if (made.size === 0) await sync.apply(stored, state);
-    return { ...(await service.current(userId)), releasedChange };
+    order: Order,
+    changeOf: (subscription: Json, stored: SubscriptionDocument, order: Order) => Promise<OrderedItem | null>,
+  ): Promise<ChangePreview> => {
+    requireOrder(order);
+    const proration = prorationOf(order);
+    const { gateway } = provider();
+    const stored = await orders.select(userId, target);
+    const { id, currentPeriodEnd } = stored;
+    const { object } = await fetch(gateway, id);
+    requireChangeable(object);
+    const item = await changeOf(object, stored, order);
+    const isLater = 'when' in order && order.when === 'period_end';
+    const isInvoiced = !isLater && (proration === 'always_invoice' || item?.startsPeriod);
+    const invoice = item && isInvoiced ? await gateway.previewChange(id, item, proration) : null;
+    const isEnding = endsWithPeriod(object, mainItemOf(object, stored));
+    return previewView(object, invoice, isEnding ? undefined : currentPeriodEnd);
   };
 
-  return {
+  const changes = {
     /**
      * Changes the price of the main item, its quantity, or both, and ends a change that was scheduled before. Other items stay.
      * @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, PAYMENT_DECLINED
@@ -177,22 +155,98 @@ export function createSubscriptionChanges(
       actor?: ActingProgram,
     ): Promise<Subscription> => perform(userId, target, { ip, actor }, undoing, () => UNDONE),
 
-    /** What `change` would charge now. Changes nothing. @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH */
-    async preview(userId: string, order: PlanChange): Promise<ChangePreview> {
+    /**
+     * Adds an add-on to the subscription of the plan, as an item that is charged with it, or changes its quantity.
+     * @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, PAYMENT_DECLINED, ALREADY_SUBSCRIBED if it is a subscription of its own
+     */
+    async setAddOn(
+      userId: string,
+      order: AddOnOrder,
+      ip: string = 'local',
+      actor?: ActingProgram,
+    ): Promise<Subscription> {
       requireOrder(order);
       const proration = prorationOf(order);
-      const { gateway } = provider();
-      const stored = await orders.select(userId, order);
-      const { id, currentPeriodEnd } = stored;
-      const { object } = await fetch(gateway, id);
-      requireChangeable(object);
-      const item = await orders.itemChange(object, stored, order);
-      const isInvoiced =
-        order.when !== 'period_end' && (proration === 'always_invoice' || item?.startsPeriod);
-      const invoice = item && isInvoiced ? await gateway.previewChange(id, item, proration) : null;
-      const isEnding = endsWithPeriod(object, mainItemOf(object, stored));
-      return previewView(object, invoice, isEnding ? undefined : currentPeriodEnd);
+      const next: NextChange = async (subscription, stored) => {
+        requireChangeable(subscription);
+        const item = await orders.addOnChange(subscription, stored, order);
+        if (!item || isPending(subscription, item)) return null;
+        return undoing(subscription, stored) ?? { kind: 'item', item, proration };
+      };
+      return perform(userId, mainTarget(order), { ip, actor }, next, () => ({
+        event: 'subscription.changed',
+        detail: `add-on ${order.priceId}${shownQuantity(order.quantity)}`,
+      }));
     },
+
+    /** What `setAddOn` would charge now. Changes nothing. @throws the same */
+    previewAddOn: (userId: string, order: AddOnOrder): Promise<ChangePreview> =>
+      preview(userId, mainTarget(order), order, orders.addOnChange),
+
+    /**
+     * Removes an add-on: the item of a subscription at once, with a credit for the rest of the period; a subscription of its own ends with
+     * its period.
+     * @throws PRICE_NOT_ALLOWED for what is no add-on, such as the usage-based price of a plan
+     */
+    async removeAddOn(
+      userId: string,
+      { priceId, proration, ...target }: AddOnRemoval,
+      ip: string = 'local',
+      actor?: ActingProgram,
+    ): Promise<Subscription> {
+      const plan = orders.addOnOf(priceId);
+      const held = (await holdings.listBought(userId)).filter((one) => isRunning(one));
+      const own = held.find(({ family }) => family === plan);
+      if (own) return changes.cancel(userId, { subscriptionId: own.id }, ip, actor);
+      const behavior = prorationOf(proration ? { proration } : {});
+      const next: NextChange = (subscription, stored) => {
+        const itemId = orders.addOnItemId(subscription, stored, plan);
+        if (itemId === undefined) return null;
+        requireChangeable(subscription);
+        return undoing(subscription, stored) ?? { kind: 'remove-item', itemId, proration: behavior };
+      };
+      return perform(userId, mainTarget(target), { ip, actor }, next, () => ({
+        event: 'subscription.changed',
+        detail: `without add-on ${priceId}`,
+      }));
+    },
+
+    /**
+     * Gives the discount of a promotion code to a subscription whose plan is sold with promotion codes and that has no discount yet.
+     * @throws PROMOTION_NOT_VALID, RATE_LIMITED
+     */
+    async applyPromotionCode(
+      userId: string,
+      { code, ...target }: PromotionCodeOrder,
+      ip: string = 'local',
+      actor?: ActingProgram,
+    ): Promise<Subscription> {
+      const { gateway } = provider();
+      await throttle.countKey(PROMOTION_CODES, userId, ip);
+      const promotion = await gateway.promotionCode(code);
+      const next: NextChange = async (subscription, stored) => {
+        requireStatus(subscription, CANCELLABLE_LATER);
+        const { promotionCodes } = plans.checkoutOf(stored.priceId ?? '');
+        const promotionCodeId = idOf(promotion);
+        const owner = idOf(promotion?.['customer']);
+        const isOwn = owner === undefined || owner === idOf(subscription['customer']);
+        if (!promotionCodes || promotionCodeId === undefined || !isOwn)
+          throw billingErrors.PROMOTION_NOT_VALID();
+        const expanded = await gateway.expandedSubscription(stored.id);
+        const discounts = asList(expanded?.['discounts']);
+        if (discounts.some((one) => idOf(one['promotion_code']) === promotionCodeId)) return null;
+        if (discounts.length > 0) throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE({ message: DISCOUNTED });
+        return undoing(subscription, stored) ?? { kind: 'discount', promotionCodeId };
+      };
+      return perform(userId, target, { ip, actor }, next, () => ({
+        event: 'subscription.changed',
+        detail: `promotion code ${idOf(promotion) ?? ''}`,
+      }));
+    },
+
+    /** What `change` would charge now. Changes nothing. @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH */
+    preview: (userId: string, order: PlanChange): Promise<ChangePreview> =>
+      preview(userId, order, order, orders.itemChange),
 
     /** Ends a subscription, by default with the period of its main item, and what is scheduled. */
     async cancel(
@@ -264,12 +318,19 @@ export function createSubscriptionChanges(
       }));
     },
   };
+  return changes;
 }
 
-/** The audit record of a change. @param item the main item before it */
-type Describe = (item: Json) => { event: string; detail: string };
+/** Add-ons are part of the subscription of the plan. */
+const mainTarget = ({ subscriptionId }: Target) => ({
+  family: MAIN_FAMILY,
+  ...(subscriptionId !== undefined && { subscriptionId }),
+});
 
-const UNDONE = { event: 'subscription.changed', detail: 'scheduled change undone' };
+const DISCOUNTED = 'The subscription has a discount already. One code can be used at a time.';
+
+/** Attempts of a user, so that codes cannot be guessed. */
+const PROMOTION_CODES = fixedWindow('promotion-code', 10, HOUR);
 
 /** Validates at run time, because callers on the server may not use TypeScript. */
 function requireOneOf(path: string, value: string, accepted: readonly string[]): void {
@@ -278,20 +339,6 @@ function requireOneOf(path: string, value: string, accepted: readonly string[]):
       path,
       message: `must be ${accepted.slice(0, -1).join(', ')} or ${accepted.at(-1)}`,
     });
-}
-
-/** The change that remains after a failed one; the error of a forbidden state counts as one that remains. */
-async function remains(
-  next: () => ReturnType<NextChange>,
-  made: ReadonlySet<string>,
-  failed: SubscriptionChange,
-): Promise<SubscriptionChange | null> {
-  try {
-    const change = await next();
-    return change && made.has(change.kind) ? null : change;
-  } catch {
-    return failed;
-  }
 }
 
 const shownQuantity = (quantity: number | undefined) => (quantity === undefined ? '' : ` × ${quantity}`);

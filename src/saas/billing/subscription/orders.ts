@@ -27,6 +27,16 @@ export interface Target {
   subscriptionId?: string;
 }
 
+/** An add-on of the subscription. */
+export interface AddOnOrder extends Target {
+  /** Of an independent plan. */
+  priceId: string;
+  /** Default: that of the add-on, or 1. Metered prices have none. */
+  quantity?: number;
+  /** As in `PlanChange`. */
+  proration?: Proration;
+}
+
 /** Another price or quantity of a subscription. */
 export interface PlanChange extends Target {
   /** At the payment provider. */
@@ -48,6 +58,8 @@ export interface OrderedItem extends ItemChange {
 const OTHER_FAMILY =
   'This price belongs to another plan, which is held beside this subscription. Buy it at checkout instead.';
 
+const NO_ADD_ON = 'This price is no add-on that can be part of a subscription.';
+
 const AGREED =
   'The seller has scheduled changes of this subscription, which cannot be undone here. Contact the support of this site.';
 
@@ -61,9 +73,12 @@ export function createOrders({ plans, clock, gateway }: BillingContext, holdings
    * The subscription that a request is about: the named one, otherwise the only one that runs, a usable one before one whose first
    * payment is missing, and plans of this product before others. An order can replace what has its price and what is of the same family.
    */
-  const select = async (userId: string, { subscriptionId, priceId }: Target & { priceId?: string }) => {
+  const select = async (
+    userId: string,
+    { subscriptionId, priceId, ...order }: Target & { priceId?: string; family?: string },
+  ) => {
     const held = (await holdings.listBought(userId)).filter(({ subscription }) => subscription);
-    const family = priceId === undefined ? undefined : plans.familyOfPrice(priceId);
+    const family = order.family ?? (priceId === undefined ? undefined : plans.familyOfPrice(priceId));
     const hasIt = (one: Holding) => priceId !== undefined && hasPrice(one, priceId);
     const isReplaceable = (one: Holding) => family === undefined || hasIt(one) || one.family === family;
     const named = held.find(({ id }) => id === subscriptionId);
@@ -91,30 +106,37 @@ export function createOrders({ plans, clock, gateway }: BillingContext, holdings
   const mainItemOf = (subscription: Json, stored: SubscriptionDocument): Json =>
     findMainItem(subscription, plans, stored);
 
-  /** The change of the main item to an order; null if nothing differs. */
-  const itemChange = async (
+  /** What changes an item to an order, or adds one if it is empty; null if nothing differs. */
+  const changeOf = async (
+    item: Json,
     subscription: Json,
-    stored: SubscriptionDocument,
-    { priceId, quantity }: PlanChange,
+    { priceId, quantity }: Pick<PlanChange, 'priceId' | 'quantity'>,
   ): Promise<OrderedItem | null> => {
-    const item = mainItemOf(subscription, stored);
     const itemId = idOf(item);
-    if (itemId === undefined) throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE();
+    const own = itemId === undefined ? {} : { itemId };
     const isSamePrice = idOf(item['price']) === priceId;
     if (!isSamePrice && !plans.isForSale(priceId)) throw billingErrors.PRICE_NOT_ALLOWED();
     const price = isSamePrice ? asObject(item['price']) : await requireGateway().price(priceId);
     if (!isSamePrice) requireSellable(price, subscription);
-    const startsPeriod = !isSamePrice && isInvoicedApart(asObject(item['price']), asObject(price));
+    const startsPeriod =
+      itemId !== undefined && !isSamePrice && isInvoicedApart(asObject(item['price']), asObject(price));
     if (asObject(price?.['recurring'])['usage_type'] === 'metered') {
       if (quantity !== undefined)
         throw invalidFields({ path: 'quantity', message: 'must be absent: the price is charged by usage' });
-      return isSamePrice ? null : { itemId, priceId, startsPeriod };
+      return isSamePrice ? null : { ...own, priceId, startsPeriod };
     }
     const present = asInteger(item['quantity']);
     const wanted = quantity ?? present ?? 1;
     if (isSamePrice && wanted === present) return null;
     requireQuantity(wanted, plans.checkoutOf(priceId).quantity);
-    return { itemId, priceId, quantity: wanted, startsPeriod };
+    return { ...own, priceId, quantity: wanted, startsPeriod };
+  };
+
+  /** The change of the main item to an order; null if nothing differs. */
+  const itemChange = (subscription: Json, stored: SubscriptionDocument, order: PlanChange) => {
+    const item = mainItemOf(subscription, stored);
+    if (idOf(item) === undefined) throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE();
+    return changeOf(item, subscription, order);
   };
 
   /**
@@ -133,10 +155,42 @@ export function createOrders({ plans, clock, gateway }: BillingContext, holdings
     return { kind: 'release', scheduleId };
   };
 
+  /** The independent plan of a price. @throws PRICE_NOT_ALLOWED */
+  const addOnOf = (priceId: string): string => {
+    const plan = plans.configured?.get(priceId);
+    if (plan !== undefined && plans.isIndependent(plan) && !plans.isPurchase(plan)) return plan;
+    throw billingErrors.PRICE_NOT_ALLOWED({ message: NO_ADD_ON });
+  };
+
+  /** The item of an add-on in the subscription of the plan, which can have another price of it. */
+  const addOnItem = (subscription: Json, stored: SubscriptionDocument, plan: string): Json | undefined => {
+    const mainItem = mainItemOf(subscription, stored);
+    return asList(asObject(subscription['items'])['data']).find(
+      (item) => idOf(item) !== idOf(mainItem) && plans.configured?.get(idOf(item['price']) ?? '') === plan,
+    );
+  };
+
   return {
     select,
     mainItemOf,
     itemChange,
+    addOnOf,
+
+    /** What adds an add-on or changes it; null if nothing differs. @throws ALREADY_SUBSCRIBED if it is a subscription of its own */
+    async addOnChange(
+      subscription: Json,
+      stored: SubscriptionDocument,
+      { priceId, quantity }: AddOnOrder,
+    ): Promise<OrderedItem | null> {
+      const plan = addOnOf(priceId);
+      const held = await holdings.listBought(stored.userId);
+      if (held.some((one) => one.family === plan && isRunning(one))) throw billingErrors.ALREADY_SUBSCRIBED();
+      const order = { priceId, ...(quantity !== undefined && { quantity }) };
+      return changeOf(addOnItem(subscription, stored, plan) ?? {}, subscription, order);
+    },
+
+    addOnItemId: (subscription: Json, stored: SubscriptionDocument, plan: string): string | undefined =>
+      idOf(addOnItem(subscription, stored, plan)),
     undoing,
 
     /** The change to the item at the end of the period; null if it is scheduled already. */

@@ -1,6 +1,6 @@
 import { toTimestamp, toTimestampOrNull } from '../../../core/http/schemas.js';
 import { asInteger, asList, asObject, asText, asTime, type Json } from '../provider/json.js';
-import type { ChangePreview } from '../schemas.js';
+import type { ChangePreview } from './schemas.js';
 
 /** What a change charges, as responses show it. */
 
