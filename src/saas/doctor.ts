@@ -14,11 +14,17 @@ import { examineMailServer } from '../shared/email/doctor.js';
 import { configuredAgents } from './agents/schemas.js';
 import { countForeignHashes } from './auth/import/foreign-hashes.js';
 import type { Users } from './auth/store.js';
+import { configuredPrices, isLiveKey } from './billing/options.js';
+import { examineAccount } from './billing/provider/examination.js';
 import {
   CUSTOMER_COLLECTION,
   CUSTOMER_FIELDS,
   type Customers,
   countRejectedProfiles,
+  findTestSubscriptions,
+  SUBSCRIPTION_COLLECTION,
+  SUBSCRIPTION_FIELDS,
+  type Subscriptions,
 } from './billing/store.js';
 import {
   countUsageBacklog,
@@ -50,17 +56,18 @@ export async function examineSaas(): Promise<Finding[]> {
   });
   const storeOpens = findings.every(({ level, about }) => level !== 'problem' || about !== 'DATABASE_URI');
   if (values === undefined) return findings;
-  const mails = await examineMailServer(values, '');
-  if (!storeOpens) return [...findings, ...mails];
+  const services = [...(await examineMailServer(values, '')), ...(await examineProvider(values))];
+  if (!storeOpens) return [...findings, ...services];
   const { databaseUri } = values;
   const warnings = [
     ...(await examineForeignHashes(databaseUri)),
     ...(await examineUsage(databaseUri)),
     ...(await examineProfiles(databaseUri)),
+    ...(await examineTestData(values)),
   ];
   return [
     ...findings,
-    ...mails,
+    ...services,
     ...applicableWarnings(warnings).map((advice): Finding => ({ level: 'warning', ...advice })),
     ...(agents ? await examineIssuer(agents) : []),
   ];
@@ -189,6 +196,43 @@ async function examineProfiles(databaseUri: string): Promise<ConfigurationWarnin
       'Find the users and the reason in the log. The next change of the address or the name is sent again.',
     ],
   ];
+}
+
+/** Subscriptions that were made in test mode and give nothing with a live key. */
+async function examineTestData({
+  databaseUri,
+  paymentSecretKey,
+}: SaasConfiguration): Promise<ConfigurationWarning[]> {
+  if (!isLiveKey(paymentSecretKey)) return [];
+  const ids = await readCollection(
+    databaseUri,
+    SUBSCRIPTION_COLLECTION,
+    (subscriptions: Pick<Subscriptions, 'page'>) => findTestSubscriptions(subscriptions),
+    SUBSCRIPTION_FIELDS,
+  );
+  return [
+    [
+      (ids ?? []).length > 0,
+      'subscriptions',
+      `are from test mode and give no access with a live key: ${ids?.join(', ')}`,
+      'Start with an empty database, or delete these users.',
+    ],
+  ];
+}
+
+/** Whether the payment provider accepts the key, and its account is set up as this product needs it. */
+async function examineProvider(values: SaasConfiguration): Promise<Finding[]> {
+  const { paymentSecretKey: key, paymentApiUrl: apiUrl, publicUrl } = values;
+  if (key === undefined) return [];
+  const isPublic = publicUrl?.startsWith('https://') === true;
+  const problems = await examineAccount({
+    key,
+    apiUrl,
+    prices: configuredPrices(values),
+    webhookUrl: isPublic ? `${publicUrl}/api/billing/webhook` : undefined,
+  });
+  if (problems.length > 0) return problems.map((problem): Finding => ({ level: 'warning', ...problem }));
+  return [{ level: 'ok', about: 'PAYMENT_SECRET_KEY', message: 'is accepted, and the account is set up' }];
 }
 
 const ISSUER_TIMEOUT_MS = 5000;

@@ -20,7 +20,7 @@ import { loadDriver } from '../../src/core/storage/sqlite/driver.js';
 import { openDatabase } from '../../src/core/storage/sqlite/store.js';
 import { clientCollection } from '../../src/idp/provisioning/store.js';
 import { userCollection } from '../../src/saas/auth/store.js';
-import { customerCollection } from '../../src/saas/billing/store.js';
+import { customerCollection, subscriptionCollection } from '../../src/saas/billing/store.js';
 import { type UsageDocument, usageCollection } from '../../src/saas/billing/usage/reports.js';
 import { saasApp } from '../kit/app.js';
 import { runProgram } from '../kit/command-line.js';
@@ -121,6 +121,7 @@ t.test('risky settings are warnings', async (t) => {
     ...SAAS_PRODUCTION,
     CORS_ORIGIN: '*',
     PAYMENT_SECRET_KEY: 'sk_test_Qm3xT7',
+    PAYMENT_API_URL: 'http://127.0.0.1:9',
     DATABASE_URI: 'sqlite::memory:',
   });
   t.ok(healthy);
@@ -131,9 +132,11 @@ t.test('risky settings are warnings', async (t) => {
     'DATABASE_URI',
     'EMAIL_API_KEY',
     'PAYMENT_SECRET_KEY',
+    'PAYMENT_SECRET_KEY',
     'PAYMENT_WEBHOOK_SECRET',
     'TRUST_PROXY',
   ]);
+  t.match(text, /could not be tried, because the payment provider does not respond/);
   t.notMatch(text, /Qm3xT7|b7d1f0c2/);
   const idp = await doctor(t, IDP, {
     NODE_ENV: 'production',
@@ -255,6 +258,21 @@ t.test('the doctor reports usage and profiles that do not reach the payment prov
   t.same(warnings, ['usage reports', 'usage reports', 'usage reports', 'customer profiles']);
   const messages = findings.filter(({ level }) => level === 'warning').map(({ message }) => message);
   t.match(messages, [/failed .*: 1$/, /more than a day ago .*: 2$/, /overdue .*: 3$/, /rejects: 1$/]);
+
+  const terms = { plan: 'pro', status: 'active', cancelAtPeriodEnd: false, items: [], startedAt: now };
+  const times = { at: now, statusAt: now, heardAt: now, rev: 1, createdAt: now, updatedAt: now };
+  await subscriptionCollection(store).insert({
+    id: 'sub_test',
+    userId: 'usr_1',
+    livemode: false,
+    ...terms,
+    ...times,
+  });
+  const key = { PAYMENT_API_URL: 'http://127.0.0.1:9' };
+  const text = async (PAYMENT_SECRET_KEY: string) =>
+    (await doctor(t, SAAS, { ...env, ...key, PAYMENT_SECRET_KEY }, folder)).text;
+  t.match(await text('sk_live_Qm3xT7'), /are from test mode and give no access with a live key: sub_test"/);
+  t.notMatch(await text('sk_test_Qm3xT7'), /sub_test/);
   await store.close();
 });
 

@@ -4,6 +4,7 @@ import { type CommitParts, decideAndCommit } from '../../core/ops/commit.js';
 import type { EventOf } from '../../core/ops/events.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
+import { createModeCheck } from './entitlement.js';
 import type { Wait } from './events/leases.js';
 import { figureCollections } from './figures/store.js';
 import type { BillingEvents, BillingOutbox } from './notifications.js';
@@ -122,6 +123,7 @@ export function createBillingContext(
     editCheckout: options.editCheckout,
     /** Absent while no API key is configured. */
     gateway: key === undefined ? undefined : createGateway(key, paymentApiUrl),
+    counts: createModeCheck(key),
     dashboardUrl: createDashboardUrl(key, paymentApiUrl),
     /** A page of the application to which users return. */
     returnUrl: (path = config.billingReturnUrlRelative) => publicUrl() + withLeadingSlash(path),

@@ -1,6 +1,6 @@
 import type { SubscriptionStatus, SubscriptionSummary } from '../../core/http/schemas.js';
 import { type Clock, DAY } from '../../core/kernel/clock.js';
-import type { PastDue } from './options.js';
+import { isLiveKey, type PastDue } from './options.js';
 import { MAIN_FAMILY, type Plans, UNKNOWN_PLAN } from './plans/plans.js';
 import type { AccessTerms, PlanGrant } from './users.js';
 
@@ -43,6 +43,15 @@ export function isEntitled(
       return false;
   }
 }
+
+/**
+ * Whether what was bought counts: what was bought in the provider's test mode gives nothing under a live key, with which it does not exist.
+ * @param key the API key
+ */
+export const createModeCheck = (key: string | undefined) => {
+  const isLive = isLiveKey(key);
+  return ({ livemode }: { livemode?: boolean | undefined }): boolean => !(isLive && livemode === false);
+};
 
 /** Whether a subscription grants access at some time, under some setting. */
 export const mayEntitle = ({ status, plan }: Pick<EntitlementTerms, 'status' | 'plan'>): boolean =>
@@ -96,14 +105,17 @@ export interface SubscriptionRecord {
 export function createSummaryOf({
   pastDue,
   plans,
+  counts = () => true,
   clock,
 }: {
   pastDue: PastDue;
+  counts?: ReturnType<typeof createModeCheck>;
   plans: Pick<Plans, 'familyOf'>;
   clock: Clock;
 }) {
   return ({ subscriptionStatus, subscriptionsHeld = [], grant }: SubscriptionRecord): SubscriptionSummary => {
-    const held: EntitlementTerms[] = grant ? [...subscriptionsHeld, grantTerms(grant)] : subscriptionsHeld;
+    const bought: EntitlementTerms[] = subscriptionsHeld.filter(counts);
+    const held = grant ? [...bought, grantTerms(grant)] : bought;
     const now = clock.now();
     const found = selectEntitlement(
       held.filter((one) => isEntitled(one, pastDue, now)),

@@ -47,7 +47,8 @@ export function createBillingExport(
 
 /** A payment with its times in ISO 8601, in the same order of fields whichever event was first. */
 function paymentRecord(payment: PaymentDocument): Record<string, unknown> {
-  const { id, userId, status, at, refundedAt, disputes, rev, reportedBy, recheckAt, ...rest } = payment;
+  const { id, userId, status, at, refundedAt, refunds, disputes, rev, reportedBy, recheckAt, ...rest } =
+    payment;
   return {
     id,
     userId,

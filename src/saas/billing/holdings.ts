@@ -41,7 +41,7 @@ export interface HeldChanges {
 }
 
 export function createHoldings(context: BillingContext) {
-  const { subscriptions, purchases, payments, users, plans, pastDue, clock } = context;
+  const { subscriptions, purchases, payments, users, plans, pastDue, counts, clock } = context;
 
   const holding = (
     id: string,
@@ -94,10 +94,16 @@ export function createHoldings(context: BillingContext) {
       paidPurchases(userId, changed),
     ]);
     return [
-      ...withChanged(stored, changed.subscription).map(ofSubscription),
-      ...paid.map((purchase) =>
-        holding(purchase.id, { status: 'active', plan: purchase.plan, startedAt: purchase.at }, { purchase }),
-      ),
+      ...withChanged(stored, changed.subscription).filter(counts).map(ofSubscription),
+      ...paid
+        .filter(counts)
+        .map((purchase) =>
+          holding(
+            purchase.id,
+            { status: 'active', plan: purchase.plan, startedAt: purchase.at },
+            { purchase },
+          ),
+        ),
     ];
   };
 

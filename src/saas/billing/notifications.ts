@@ -22,7 +22,7 @@ export interface BillingEvents {
   'invoice.voided': Notification & InvoiceNotification;
   /** An invoice could not be paid. */
   'payment.failed': Notification & InvoiceNotification & { attempt: number; isLastAttempt: boolean };
-  /** `refundedAmount`: the sum of all refunds of the payment. */
+  /** `refundedAmount`: the sum of all refunds of the payment, which is lower again after a refund that has failed. */
   'payment.refunded': Notification & PaymentNotification & { refundedAmount: number; isFullRefund: boolean };
   /** A one-time purchase was paid. */
   'purchase.completed': Notification & {

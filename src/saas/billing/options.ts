@@ -17,7 +17,7 @@ export const billingOptions = {
   }),
   paymentApiUrl: option(Type.Optional(Type.String()), {
     env: 'PAYMENT_API_URL',
-    doc: 'Base URL of the payment API, to use a simulator of it. Must be https for a key of live mode or of an organisation.',
+    doc: 'Base URL of the payment API, to use a simulator of it. Must be https for a key of live mode.',
     shown: "the provider's own",
     check: (url) =>
       URL.canParse(url ?? '') && /^https?:\/\/[^/?#@]+\/?$/.test(url ?? '')
@@ -155,15 +155,12 @@ function signingWeakness(secret = ''): string | undefined {
   return secretWeakness(secret, 32, remedy) ?? secretWeakness(secret.replace(/^whsec_/, ''), 0, remedy);
 }
 
-/**
- * Whether an API key may belong to live mode (real payments). The key of an organisation states no mode and counts as
- * live; a sandbox has a test key of its own.
- */
-export const mayBeLiveKey = (key: string | undefined): boolean => /^(sk|rk)_(live|org)_/.test(key ?? '');
+/** Whether an API key belongs to live mode (real payments). */
+export const isLiveKey = (key: string | undefined): boolean => /^[rs]k_live_/.test(key ?? '');
 
 /** Why the API key must not be sent to this address, or `undefined`. */
 export function apiUrlProblem(url: string | undefined, key: string | undefined): string | undefined {
-  if (url === undefined || !URL.canParse(url) || !mayBeLiveKey(key)) return undefined;
+  if (url === undefined || !URL.canParse(url) || !isLiveKey(key)) return undefined;
   const { protocol, hostname } = new URL(url);
   return protocol === 'https:' || isLoopback(hostname)
     ? undefined
@@ -176,6 +173,8 @@ export const returnPathProblem = (path: string): string | undefined => pathProbl
 /** Describes why a key cannot be the secret key, as the end of a sentence. The prefixes are those of the provider. */
 function secretKeyProblem(key = ''): string | undefined {
   if (!/^[\x21-\x7e]+$/.test(key)) return 'must contain no spaces or control characters.';
+  if (/^[rs]k_org_/.test(key))
+    return 'must be the key of one account; given: that of an organisation, whose requests would have to name an account.';
   return /^(pk|whsec)_/.test(key)
     ? 'must be a secret key or a restricted key, which begin with sk_ and rk_; given: a publishable key or a signing secret.'
     : undefined;

@@ -42,7 +42,12 @@ export const haveSameProjection = (before: SubscriptionDocument, after: Subscrip
 
 const accessTermsOf = ({ id, status, plan, startedAt, subscription, purchase }: Holding): AccessTerms => {
   const [item] = purchase?.items ?? [];
-  const bought = { id, status, plan, startedAt, ...(item && { quantity: item.quantity }) };
+  const livemode = purchase?.livemode;
+  const bought = {
+    ...{ id, status, plan, startedAt },
+    ...(item && { quantity: item.quantity }),
+    ...(livemode !== undefined && { livemode }),
+  };
   if (!subscription) return bought;
   const terms = ACCESS_TERMS.map((name) => [name, subscription[name]]);
   return Object.fromEntries(terms.filter(([, value]) => value !== undefined));

@@ -23,6 +23,8 @@ export interface PurchaseDocument {
   paymentId: string;
   /** The provider's time of the payment, or of the purchase while it is not paid. */
   at: number;
+  /** False in the provider's test mode; absent if unknown. */
+  livemode?: boolean;
   /** When to fetch the items again. */
   recheckAt?: number;
   /** Incremented by every write, for optimistic locking. */

@@ -201,10 +201,17 @@ export const isTerminal = (status: string): boolean =>
 
 export type Subscriptions = Collection<SubscriptionDocument>;
 
+export const SUBSCRIPTION_COLLECTION = 'subscriptions';
+
+/** The names of the fields in filters. */
+export const SUBSCRIPTION_FIELDS = {
+  indexes: [['userId', 'startedAt'], ['status', 'startedAt'], ['startedAt'], ['recheckAt']],
+  numbers: ['startedAt', 'recheckAt', 'rev'],
+} satisfies Declaration<SubscriptionDocument>;
+
 export function subscriptionCollection(store: Store): Subscriptions {
-  return store.collection<SubscriptionDocument>('subscriptions', {
-    indexes: [['userId', 'startedAt'], ['status', 'startedAt'], ['startedAt'], ['recheckAt']],
-    numbers: ['startedAt', 'recheckAt', 'rev'],
+  return store.collection<SubscriptionDocument>(SUBSCRIPTION_COLLECTION, {
+    ...SUBSCRIPTION_FIELDS,
     view: {
       name: 'subscription_view',
       columns: {
@@ -221,6 +228,19 @@ export function subscriptionCollection(store: Store): Subscriptions {
       },
     },
   });
+}
+
+const TEST_SUBSCRIPTIONS_SHOWN = 20;
+
+/** The first subscriptions of test mode that would give access in it. */
+export async function findTestSubscriptions(subscriptions: Pick<Subscriptions, 'page'>): Promise<string[]> {
+  const found: string[] = [];
+  for (const status of ['active', 'trialing', 'past_due'])
+    for await (const page of pagesOf(subscriptions, { where: { status }, sort: 'startedAt' })) {
+      found.push(...page.flatMap(({ id, livemode }) => (livemode === false ? [id] : [])));
+      if (found.length >= TEST_SUBSCRIPTIONS_SHOWN) return found.slice(0, TEST_SUBSCRIPTIONS_SHOWN);
+    }
+  return found;
 }
 
 /** Every subscription of a user, ended ones included, the newest first. */
@@ -250,6 +270,8 @@ export interface PaymentDocument {
   /** The payment intent and the charge of an invoice, by which refunds and disputes refer to it. */
   paymentIntentId?: string;
   chargeId?: string;
+  /** What each charge has given back, because an invoice can be paid by several, and the provider's time of the newest refund. */
+  refunds?: Record<string, { amount: number; at: number }>;
   /** The sum of all refunds, and the provider's time of the newest. */
   refundedAmount?: number;
   refundedAt?: number;

@@ -68,6 +68,7 @@ export const ACCESS_TERMS = [
   'quantity',
   'currentPeriodStart',
   'currentPeriodEnd',
+  'livemode',
 ] as const;
 
 /** The part of a subscription that decides on access and limits. */

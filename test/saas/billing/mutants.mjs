@@ -38,6 +38,12 @@ export default [
     tests: [['saas/billing/entitlement', 'a granted plan entitles until it ends or is revoked, without']],
   },
   {
+    name: 'what was bought in test mode gives access under a live key', file: 'saas/billing/entitlement.ts',
+    in: 'createModeCheck',
+    replace: '!(isLive && livemode === false)', by: 'true',
+    tests: [['saas/billing/account', 'what was bought in test mode gives nothing under a live key']],
+  },
+  {
     name: 'unmatched events are not replayed', file: 'saas/billing/events/processor.ts', in: 'handle',
     replace: "change === 'inserted' || owner.link ?", by: 'false ?',
     tests: [['saas/billing/subscription', 'an event with our user ID links the customer and releases the events']],

@@ -12,6 +12,7 @@ import { HANDLED_EVENT_TYPES } from '../../../src/saas/billing/events/provider-o
 import { createPlans } from '../../../src/saas/billing/plans/plans.js';
 import type { CheckoutParameters } from '../../../src/saas/billing/provider/checkout-sessions.js';
 import { loadStripe } from '../../../src/saas/billing/provider/client.js';
+import { examineAccount } from '../../../src/saas/billing/provider/examination.js';
 import { createGateway, type Gateway } from '../../../src/saas/billing/provider/gateway.js';
 import { withAllLines } from '../../../src/saas/billing/provider/responses.js';
 import { PRORATIONS } from '../../../src/saas/billing/provider/subscription-changes.js';
@@ -46,7 +47,8 @@ t.test(
           full: { mode: 'subscription', item, trialDays: 14, promotionCodes: true, ...page },
           coupon: { mode: 'subscription', item, coupon: 'coupon_1' },
           code: { mode: 'subscription', item, promotionCode: 'promo_1' },
-          payment: { mode: 'payment', item, ...page },
+          payment: { mode: 'payment', item, ...page, invoice: true },
+          address: { mode: 'payment', item, billingAddress: 'auto' },
           setup: { mode: 'setup', currency: 'eur', ...page },
         } as const)) {
           await gateway.createCheckout({ ...order, ...checkout }, key);
@@ -144,6 +146,11 @@ t.test(
       null,
     );
     t.match(snapshot, { status: String, priceId: String, customerId: String, currentPeriodEnd: Number });
+
+    const prices = new Map([['price_1', 'pro']]);
+    const webhookUrl = 'https://app.example.test/api/billing/webhook';
+    const problems = await examineAccount({ key: KEY, apiUrl: url, prices, webhookUrl });
+    t.match(problems, [{ about: 'webhook endpoint' }], 'every other request is answered');
 
     const strange = await fetch(`${url}/v1/customers`, {
       method: 'POST',

@@ -346,8 +346,7 @@ t.test('without a live key, test-mode events do not change the data of users wit
 });
 
 t.test('test-mode events are ignored with a live key', async (t) => {
-  // A key of an organisation does not state its mode, and is treated as a live one.
-  for (const paymentSecretKey of ['sk_live_51Qm7vLd0mXw4RkT9cYb2', 'sk_org_51Qm7vLd0mXw4RkT9cYb2']) {
+  for (const paymentSecretKey of ['sk_live_51Qm7vLd0mXw4RkT9cYb2', 'rk_live_51Qm7vLd0mXw4RkT9cYb2']) {
     const { app, deliver, subscription } = await shop(t, { paymentSecretKey });
     const ada = await app.signUp();
     const object = { id: 'sub_1', customer: 'cus_1', status: 'active', items: items() };

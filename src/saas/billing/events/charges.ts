@@ -5,12 +5,14 @@ import type { BillingContext } from '../context.js';
 import { isProviderError } from '../errors.js';
 import type { BillingEvents } from '../notifications.js';
 import type { Projector } from '../projection.js';
+import type { Gateway } from '../provider/gateway.js';
 import { isFullyRefunded, type PaymentDocument } from '../store.js';
 import {
   chargeIdsOf,
+  isOutweighed,
   isStub,
   mergeDisputes,
-  mergeRefund,
+  mergeRefunds,
   type PaymentFact,
   type PaymentFields,
   type PaymentRecorder,
@@ -18,14 +20,18 @@ import {
 } from './payments.js';
 import {
   type ChargeReference,
+  isRefundFailure,
   type PaymentEvent,
   readCharge,
   readChargeReference,
   readDispute,
+  readFailedRefund,
 } from './provider-objects.js';
 
 /** Records refunds and disputes, which refer to a charge, with the payment that they are about. */
 export type ChargeRecorder = ReturnType<typeof createChargeRecorder>;
+
+type ChargeAtProvider = Partial<NonNullable<Awaited<ReturnType<Gateway['charge']>>>>;
 
 /** @see readChargeReference */
 export interface LocatedCharge extends ChargeReference {
@@ -54,7 +60,9 @@ export function createChargeRecorder(
   };
 
   /** What the provider knows about a charge. */
-  const fetchCharge = async (chargeId: string | undefined) => {
+  const fetchCharge = async (
+    chargeId: string | undefined,
+  ): Promise<ChargeAtProvider | 'missing' | 'unanswered'> => {
     if (!gateway || chargeId === undefined) return {};
     try {
       return (await gateway.charge(chargeId)) ?? 'missing';
@@ -63,6 +71,13 @@ export function createChargeRecorder(
       log.warn({ err, charge: chargeId }, 'a charge could not be fetched from the payment provider');
       return 'unanswered';
     }
+  };
+
+  /** What remains refunded of a charge after a refund has failed; undefined if the provider does not tell. */
+  const fetchRefundedAmount = async (event: PaymentEvent, chargeId: string | undefined) => {
+    if (gateway) await event.beforeCall?.();
+    const fetched = await fetchCharge(chargeId);
+    return typeof fetched === 'string' ? undefined : fetched.refundedAmount;
   };
 
   return {
@@ -76,7 +91,8 @@ export function createChargeRecorder(
       const fetched = await fetchCharge(reference.chargeId);
       const known = Object.entries(reference).filter(([, value]) => value !== undefined);
       if (typeof fetched === 'string') return { ...reference, isUnattributed: true };
-      return { ...reference, ...fetched, ...Object.fromEntries(known), isUnattributed: false };
+      const { refundedAmount: _, ...ids } = fetched;
+      return { ...reference, ...ids, ...Object.fromEntries(known), isUnattributed: false };
     },
 
     /** Null if the event states no refund and no dispute. */
@@ -91,10 +107,12 @@ export function createChargeRecorder(
       const id = stored?.id ?? invoiceId ?? paymentIntentId ?? chargeId ?? event.objectId;
       const ids = chargeIdsOf({ id, paymentIntentId, chargeId });
       const unattributed = isUnattributed ? { recheckAt: clock.now() } : {};
-      const fact = CHARGE_FACTS[event.type]?.(event, at, { ids, unattributed });
+      const refundedAmount = isRefundFailure(event) ? await fetchRefundedAmount(event, chargeId) : undefined;
+      const fact = CHARGE_FACTS[event.type]?.(event, at, { ids, unattributed, refundedAmount });
       if (!fact) return null;
       const { payment, isFirst, write } = recorder.record(stored, { id, userId }, event.id, fact);
-      const notify = event.type === 'charge.refunded' ? refundEvent : disputeEvent;
+      const isRefund = event.type === 'charge.refunded' || isRefundFailure(event);
+      const notify = isRefund ? refundEvent : disputeEvent;
       const notification = isFirst ? await notify(eventOf, event, payment, at) : undefined;
       // A full refund or a lost dispute ends the access that a purchase gives.
       return { parts: [write, notification], isFirst, held: { payment } };
@@ -119,46 +137,77 @@ export function createChargeRecorder(
   };
 }
 
-/** `unattributed`: the fields of a payment whose invoice is unknown because the provider did not respond. */
-type ChargeFact = (
-  event: PaymentEvent,
-  at: number,
-  fields: { ids: PaymentFields; unattributed: PaymentFields },
-) => PaymentFact;
+interface ChargeFields {
+  ids: PaymentFields;
+  /** The fields of a payment whose invoice is unknown because the provider did not respond. */
+  unattributed: PaymentFields;
+  /** What the provider says is refunded of the charge. */
+  refundedAmount: number | undefined;
+}
 
-const disputed: ChargeFact = (event, at, { ids, unattributed }) => ({
-  name: `${event.type.slice('charge.'.length)}:${event.objectId}`,
-  merge(stored) {
-    const dispute = readDispute(event, at);
-    const known = stored?.disputes?.find(({ id }) => id === dispute.id);
-    // A dispute that is closed stays closed, even if its beginning arrives later.
-    if (known?.closedAt !== undefined && dispute.closedAt === undefined) return null;
-    const { currency } = readCharge(event);
-    return {
-      ...(!stored && { status: 'paid', at: dispute.at, ...(currency && { currency }), ...unattributed }),
-      ...ids,
-      ...mergeDisputes(stored?.disputes ?? [], [dispute]),
-    };
-  },
-});
+type ChargeFact = (event: PaymentEvent, at: number, fields: ChargeFields) => PaymentFact | null;
+
+const disputed: ChargeFact = (event, at, { ids, unattributed }) => {
+  const dispute = readDispute(event, at);
+  const isClosed = dispute.closedAt !== undefined;
+  // Funds come back with the result, or with that of an appeal.
+  if (event.type === 'charge.dispute.funds_reinstated' && !isClosed) return null;
+  return {
+    name: isClosed ? `dispute.closed:${dispute.id}:${dispute.status}` : `dispute.created:${dispute.id}`,
+    merge(stored) {
+      // A dispute that is closed stays closed, even if its beginning arrives later.
+      const known = stored?.disputes?.find(({ id }) => id === dispute.id);
+      if (isOutweighed(dispute, known)) return null;
+      const { currency } = readCharge(event);
+      return {
+        ...(!stored && { status: 'paid', at: dispute.at, ...(currency && { currency }), ...unattributed }),
+        ...ids,
+        ...mergeDisputes(stored?.disputes ?? [], [dispute]),
+      };
+    },
+  };
+};
 
 const CHARGE_FACTS: Partial<Record<string, ChargeFact>> = {
   'charge.dispute.created': disputed,
   'charge.dispute.closed': disputed,
+  'charge.dispute.funds_reinstated': disputed,
 
   'charge.refunded': (event, refundedAt, { ids, unattributed }) => {
+    const { objectId: chargeId } = event;
     const { refundedAmount, amount, currency, at = refundedAt } = readCharge(event);
+    const refunded = { amount: refundedAmount, at: refundedAt };
     return {
-      name: `refunded:${refundedAmount}`,
+      name: `refunded:${chargeId}:${refundedAmount}`,
       merge(stored) {
-        const refund = mergeRefund(stored ?? {}, { refundedAmount, refundedAt });
-        if (refund.refundedAmount !== refundedAmount) return null;
+        const merged = mergeRefunds(stored?.refunds, { [chargeId]: refunded });
+        if (merged.refunds?.[chargeId] !== refunded) return null;
         const charge = { at, ...(amount !== undefined && { amount }), ...(currency && { currency }) };
         return {
           ...(!stored && { status: 'paid', ...unattributed }),
           ...((!stored || isStub(stored)) && charge),
           ...ids,
-          ...refund,
+          ...merged,
+        };
+      },
+    };
+  },
+
+  'refund.failed': (event, at, { ids, unattributed, refundedAmount }) => {
+    const { chargeId, amount: failed, currency } = readFailedRefund(event);
+    if (chargeId === undefined) return null;
+    const name = `refund.failed:${event.objectId}`;
+    return {
+      name,
+      merge(stored) {
+        if (stored?.reportedBy[name] !== undefined) return null;
+        const before = stored?.refunds?.[chargeId]?.amount ?? 0;
+        // Later than the refund, even if it fails within the same second.
+        const amount = refundedAmount ?? Math.max(0, before - failed);
+        return {
+          ...(!stored && { status: 'paid', at, ...(currency && { currency }), ...unattributed }),
+          ...ids,
+          ...mergeRefunds(stored?.refunds, { [chargeId]: { amount, at: at + 1 } }),
         };
       },
     };
@@ -196,9 +245,8 @@ const refundEvent: ChargeEvent = (eventOf, { id }, payment, at) => {
 };
 
 const disputeEvent: ChargeEvent = (eventOf, event, payment, at) => {
-  const { id: disputeId, status, reason, amount: disputedAmount } = readDispute(event, at);
-  const isClosed = event.type === 'charge.dispute.closed';
-  return eventOf(isClosed ? 'payment.dispute_closed' : 'payment.disputed', {
+  const { id: disputeId, status, reason, amount: disputedAmount, closedAt } = readDispute(event, at);
+  return eventOf(closedAt !== undefined ? 'payment.dispute_closed' : 'payment.disputed', {
     ...paymentNotification(event.id, payment, at),
     disputeId,
     status,

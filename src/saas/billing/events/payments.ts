@@ -134,7 +134,7 @@ const absorb = (
 ): PaymentDocument =>
   withFields(payment, {
     ...chargeIds,
-    ...mergeRefund(payment, stray),
+    ...mergeRefunds(payment.refunds, stray.refunds),
     ...mergeDisputes(payment.disputes ?? [], stray.disputes ?? []),
     reportedBy: { ...stray.reportedBy, ...payment.reportedBy },
     rev: payment.rev + 1,
@@ -206,24 +206,34 @@ const INVOICE_FACTS: Partial<Record<string, InvoiceFact>> = {
 export const isStub = ({ reportedBy }: PaymentDocument): boolean =>
   !Object.keys(reportedBy).some((fact) => /^(paid|failed|voided|purchased)/.test(fact));
 
-type Refund = Pick<PaymentFields, 'refundedAmount' | 'refundedAt'>;
+type Refunds = PaymentDocument['refunds'];
 
-/** The newer total; of two in the same second, the larger one. A failed refund reduces the total. */
-export function mergeRefund(stored: Refund, { refundedAmount, refundedAt }: Refund): Refund {
-  if (refundedAmount === undefined || refundedAt === undefined) return {};
-  const { refundedAmount: amount = -1, refundedAt: time = -1 } = stored;
-  const isNewer = refundedAt > time || (refundedAt === time && refundedAmount > amount);
-  return isNewer ? { refundedAmount, refundedAt } : { refundedAmount: amount, refundedAt: time };
+/** Of each charge the newer total; of two in the same second, the larger one. */
+export function mergeRefunds(stored: Refunds = {}, others: Refunds = {}): PaymentFields {
+  const refunds = { ...stored };
+  for (const [charge, other] of Object.entries(others)) {
+    const known = refunds[charge];
+    if (!known || other.at > known.at || (other.at === known.at && other.amount > known.amount))
+      refunds[charge] = other;
+  }
+  const all = Object.values(refunds);
+  if (all.length === 0) return {};
+  const refundedAmount = all.reduce((sum, { amount }) => sum + amount, 0);
+  return { refunds, refundedAmount, refundedAt: Math.max(...all.map(({ at }) => at)) };
 }
 
-/** By ID; a closed dispute replaces an open one. */
+/** By ID; a closed dispute replaces an open one, and the result of an appeal replaces the earlier result. */
 export function mergeDisputes(stored: readonly Dispute[], others: readonly Dispute[]): PaymentFields {
   const merged = new Map(stored.map((dispute) => [dispute.id, dispute]));
   for (const dispute of others)
-    if (merged.get(dispute.id)?.closedAt === undefined) merged.set(dispute.id, dispute);
+    if (!isOutweighed(dispute, merged.get(dispute.id))) merged.set(dispute.id, dispute);
   const disputes = [...merged.values()].sort((a, b) => a.at - b.at || (a.id < b.id ? -1 : 1));
   return disputes.length > 0 ? { disputes } : {};
 }
+
+/** Whether a dispute was closed after what is stated about it. */
+export const isOutweighed = ({ closedAt = 0 }: Dispute, known: Dispute | undefined): boolean =>
+  (known?.closedAt ?? 0) > closedAt;
 
 function invoiceEvent(
   eventOf: EventOf<BillingEvents>,

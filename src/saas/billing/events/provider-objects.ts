@@ -46,6 +46,8 @@ export const HANDLED_EVENT_TYPES: ReadonlySet<string> = new Set([
   'charge.refunded',
   'charge.dispute.created',
   'charge.dispute.closed',
+  'charge.dispute.funds_reinstated',
+  'refund.failed',
   'checkout.session.completed',
   'checkout.session.async_payment_succeeded',
   'checkout.session.async_payment_failed',
@@ -68,7 +70,11 @@ export const isAnnouncement = ({ type }: { type: string }): boolean => ANNOUNCEM
 export const isInvoice = ({ type }: { type: string }): boolean => type.startsWith('invoice.');
 
 /** Whether an event is about a refund or a dispute, which refer to a charge. */
-export const isCharge = ({ type }: { type: string }): boolean => type.startsWith('charge.');
+export const isCharge = ({ type }: { type: string }): boolean =>
+  type.startsWith('charge.') || isRefundFailure({ type });
+
+/** Whether the bank of the customer has sent a refund back. */
+export const isRefundFailure = ({ type }: { type: string }): boolean => type === 'refund.failed';
 
 /** Whether an event is about a checkout session. */
 export const isSession = ({ type }: { type: string }): boolean => type.startsWith('checkout.session.');
@@ -237,16 +243,29 @@ export function readCharge({ object }: PaymentEvent): ChargeDetails {
   };
 }
 
+/** The refund that has failed. */
+export function readFailedRefund({ object }: PaymentEvent) {
+  return {
+    chargeId: idOf(object['charge']),
+    amount: asInteger(object['amount']) ?? 0,
+    currency: asCurrency(object['currency']),
+  };
+}
+
 export function readDispute({ type, objectId, object }: PaymentEvent, at: number): Dispute {
   const reason = asText(object['reason']);
   const amount = asInteger(object['amount']);
+  const status = asText(object['status']) ?? (type === 'charge.dispute.closed' ? 'closed' : 'needs_response');
+  // An appeal is reported by the funds that come back, perhaps without a second `closed`.
+  const isReinstated =
+    type === 'charge.dispute.funds_reinstated' && ['won', 'warning_closed'].includes(status);
   return {
     id: objectId,
-    status: asText(object['status']) ?? (type === 'charge.dispute.closed' ? 'closed' : 'needs_response'),
+    status,
     ...(reason !== undefined && { reason }),
     ...(amount !== undefined && { amount }),
     at: asTime(object['created']) ?? at,
-    ...(type === 'charge.dispute.closed' && { closedAt: at }),
+    ...((type === 'charge.dispute.closed' || isReinstated) && { closedAt: at }),
   };
 }
 

@@ -15,7 +15,10 @@ import { asCurrency, type PaymentEvent } from './provider-objects.js';
 export type PurchaseRecorder = ReturnType<typeof createPurchaseRecorder>;
 
 /** What a session says about its purchase. */
-type SessionDetails = Pick<PurchaseDocument, 'id' | 'status' | 'amount' | 'currency' | 'paymentId'>;
+type SessionDetails = Pick<
+  PurchaseDocument,
+  'id' | 'status' | 'amount' | 'currency' | 'paymentId' | 'livemode'
+>;
 
 type Items = Pick<PurchaseDocument, 'items' | 'plan'>;
 
@@ -88,6 +91,28 @@ export function createPurchaseRecorder(
     return { items: [], plan: plan ?? UNKNOWN_PLAN, ...(gateway && { recheckAt: clock.now() }) };
   };
 
+  /**
+   * What a checkout of a subscription has sold once, and for how much; undefined if nothing.
+   * @throws PAYMENT_PROVIDER_ERROR, after which the event is processed again
+   */
+  const itemsBeside = async (
+    session: Json,
+    stored: PurchaseDocument | null,
+    beforeCall: SessionSource['beforeCall'],
+  ): Promise<{ items: Items; amount: { amount?: number } } | undefined> => {
+    if (stored) {
+      const { items, plan, amount } = stored;
+      return { items: { items, plan }, amount: amount === undefined ? {} : { amount } };
+    }
+    if (!gateway) return undefined;
+    await beforeCall?.();
+    const lines = (await gateway.lineItems(String(session['id']))) ?? [];
+    const once = lines.filter(({ price }) => asObject(price)['recurring'] == null);
+    if (once.length === 0) return undefined;
+    const amount = once.reduce((sum, line) => sum + (asInteger(line['amount_total']) ?? 0), 0);
+    return { items: readItems(once, undefined), amount: { amount } };
+  };
+
   /** The credits of a paid purchase. */
   const crediting = ({ id, userId, plan, items }: PurchaseDocument) => {
     const { credits = {} } = plans.configOf(plan) ?? {};
@@ -98,7 +123,7 @@ export function createPurchaseRecorder(
 
   return {
     /**
-     * Null unless the session is a one-time purchase.
+     * Null unless the session is a one-time purchase, or has sold something once beside a subscription.
      * @param eventId the event that contains the session, or another name for the source of the session
      * @param type of the event; absent for a session that was fetched
      * @param beforeCall called before a call to the provider
@@ -107,16 +132,19 @@ export function createPurchaseRecorder(
       session: Json,
       { userId, eventId, type, at, beforeCall }: SessionSource,
     ): Promise<RecordedPayment | null> {
-      if (session['mode'] !== 'payment') return null;
-      const details = readSession(session, type);
-      const stored = await purchases.findOne({ id: details.id });
+      const isSubscription = session['mode'] === 'subscription';
+      if (session['mode'] !== 'payment' && !(isSubscription && plans.hasPurchases)) return null;
+      const stored = await purchases.findOne({ id: String(session['id']) });
+      const beside = isSubscription ? await itemsBeside(session, stored, beforeCall) : undefined;
+      if (isSubscription && !beside) return null;
+      const details = { ...readSession(session, type), ...beside?.amount };
       const { recheckAt: _, ...kept } = stored ?? { createdAt: clock.now(), rev: 0, at };
       const isOlder = stored !== null && PROGRESS[stored.status] > PROGRESS[details.status];
       const isSame = stored?.status === details.status;
       const purchase: PurchaseDocument = {
         ...kept,
         ...details,
-        ...(await itemsOf(session, stored, beforeCall)),
+        ...(beside?.items ?? (await itemsOf(session, stored, beforeCall))),
         userId: stored?.userId ?? userId,
         status: isOlder ? stored.status : details.status,
         at: isOlder ? stored.at : isSame ? Math.min(stored.at, at) : at,
@@ -124,7 +152,8 @@ export function createPurchaseRecorder(
       };
       const isPaid = purchase.status === 'paid';
       const isFirst = isPaid && stored?.status !== 'paid';
-      const paid = isPaid ? await recorder.recordPurchase(purchase, eventId) : null;
+      // The events of its invoice record the payment of a subscription, with what was bought beside it.
+      const paid = isPaid && !isSubscription ? await recorder.recordPurchase(purchase, eventId) : null;
       return {
         parts: [
           writingRevision(purchases, stored, purchase),
@@ -172,6 +201,7 @@ function readSession(session: Json, type: string | undefined): SessionDetails {
     status: isPaid ? 'paid' : isFailed ? 'failed' : 'pending',
     ...(amount !== undefined && { amount }),
     ...(currency !== undefined && { currency }),
+    ...(typeof session['livemode'] === 'boolean' && { livemode: session['livemode'] }),
   };
 }
 

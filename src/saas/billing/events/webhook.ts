@@ -6,7 +6,7 @@ import { toSeconds } from '../../../core/kernel/clock.js';
 import { AppError } from '../../../core/kernel/errors.js';
 import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
-import { mayBeLiveKey } from '../options.js';
+import { isLiveKey } from '../options.js';
 import { WebhookAnswer } from '../schemas.js';
 import type { EventOutcome } from '../store.js';
 import type { EventProcessor } from './processor.js';
@@ -30,7 +30,7 @@ export function createWebhook(
 ) {
   const verifier = createSignatureVerifier(secrets);
   // The events of the provider's test mode have no effect.
-  const ignoresTestEvents = mayBeLiveKey(config.paymentSecretKey);
+  const ignoresTestEvents = isLiveKey(config.paymentSecretKey);
   const count = metrics?.counter({
     name: 'webhook_events_total',
     help: 'Deliveries of payment events by outcome.',
@@ -39,11 +39,12 @@ export function createWebhook(
 
   const process = async ({ signature, body, ip }: Delivery): Promise<WebhookOutcome> => {
     if (secrets.length === 0) throw billingErrors.BILLING_NOT_CONFIGURED();
-    const matched = verifier.verify(signature, body, clock.now());
-    if (!matched) {
+    const { matched, problem } = verifier.verify(signature, body, clock.now());
+    if (matched === undefined) {
       // Requests without a signature are common scans and are not audited.
       if (signature !== undefined) await audit.recordFailure({ event: 'webhook.rejected', ip });
-      throw billingErrors.INVALID_SIGNATURE();
+      // For the log: the response does not tell a forger what was wrong.
+      throw billingErrors.INVALID_SIGNATURE({ cause: new Error(problem) });
     }
     const payload = body.toString('utf8');
     const event = parseEvent(payload, matched);
@@ -84,17 +85,24 @@ const MAX_SIGNATURES = 16;
 function createSignatureVerifier(secrets: readonly string[]) {
   const keys = secrets.map((secret) => createSecretKey(Buffer.from(secret)));
   return {
-    /** The signature that matched, or `null`. `now` as Unix time in milliseconds. */
-    verify(header: string | undefined, rawBody: Buffer, now: number): string | null {
+    /** The signature that matched, or what is wrong. `now` as Unix time in milliseconds. */
+    verify(header: string | undefined, rawBody: Buffer, now: number): { matched?: string; problem?: string } {
       const signed = parseSignatureHeader(header);
-      if (!signed || Math.abs(toSeconds(now) - Number(signed.time)) > TOLERANCE_SECONDS) return null;
+      if (!signed)
+        return { problem: header === undefined ? 'There is no signature.' : 'The signature is malformed.' };
+      const difference = Math.abs(toSeconds(now) - Number(signed.time));
+      if (difference > TOLERANCE_SECONDS)
+        return { problem: `The signature and the clock of this server are ${difference} seconds apart.` };
       const expected = keys.map((key) => sign(key, signed.time, rawBody));
       // Every pair is compared, so that the response time does not reveal which one matched.
       const matching = signed.signatures.filter((candidate) => {
         const bytes = Buffer.from(candidate, 'hex');
         return expected.map((digest) => timingSafeEqual(digest, bytes)).includes(true);
       });
-      return matching[0] ?? null;
+      const [matched] = matching;
+      if (matched !== undefined) return { matched };
+      const remedy = 'Compare PAYMENT_WEBHOOK_SECRET with the secret of this endpoint in this mode.';
+      return { problem: `No signature fits the body of ${rawBody.length} bytes. ${remedy}` };
     },
   };
 }

@@ -1,7 +1,7 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
 import type { BillingContext } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
-import { billingErrors, isCustomerMissing } from '../errors.js';
+import { billingErrors, isCustomerMissing, isProviderError } from '../errors.js';
 import { subscriptionOf } from '../events/provider-objects.js';
 import type { Gateway } from '../provider/gateway.js';
 import { asInteger, asLink, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
@@ -13,9 +13,14 @@ import type { Plans } from './plans.js';
 /** The prices for sale and the invoices of users, as stored by the provider. */
 export type Catalog = ReturnType<typeof createCatalog>;
 
-export function createCatalog({ plans, gateway, clock }: BillingContext, links: Pick<CustomerLinks, 'list'>) {
+export function createCatalog(
+  { plans, gateway, clock, log }: BillingContext,
+  links: Pick<CustomerLinks, 'list'>,
+) {
   // The plans are public, and each request must not cause a call to the provider.
   const cached = createResponseCache<Plan[]>(clock);
+  /** What is served while the provider is unavailable. */
+  let lastKnown: Plan[] | undefined;
 
   const fetchPlans = async (from: Gateway): Promise<Plan[]> => {
     const prices = await from.prices();
@@ -27,7 +32,13 @@ export function createCatalog({ plans, gateway, clock }: BillingContext, links: 
     /** @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */
     async plans(): Promise<Plan[]> {
       if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
-      return cached('plans', () => fetchPlans(gateway));
+      try {
+        lastKnown = await cached('plans', () => fetchPlans(gateway));
+      } catch (err) {
+        if (!lastKnown || !isProviderError(err)) throw err;
+        log.warn({ err }, 'the last known plans are served, because the payment provider does not respond');
+      }
+      return lastKnown;
     },
 
     /** The newest of all customers of the user first. @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */

@@ -19,6 +19,8 @@ export const CheckoutOptions = Type.Object(
     /** Collects the tax IDs of businesses. */
     taxIds: flag(),
     billingAddress: Type.Optional(Type.Enum(['auto', 'required'])),
+    /** Whether a one-time purchase has an invoice. */
+    invoice: flag(),
     locale: Type.Optional(
       Type.String({
         accepts: 'auto or a language of the provider',

@@ -54,6 +54,8 @@ export interface CheckoutPageOptions {
   /** Whether users can enter the tax ID of a business. */
   taxIds?: boolean;
   billingAddress?: 'auto' | 'required';
+  /** Whether a one-time purchase has an invoice. Subscriptions always have one. */
+  invoice?: boolean;
   /** Language of the page as an IETF tag. Default: that of the browser. */
   locale?: string;
 }
@@ -178,6 +180,9 @@ export function sessionParams(checkout: Checkout): CheckoutParameters {
     if (currency !== undefined) params.currency = currency;
     return params;
   }
+  // Without it, the address remains in the session, and no later invoice has it.
+  if (billingAddress !== undefined) params.customer_update = { address: 'auto' };
+  if (mode === 'payment' && checkout.invoice) params.invoice_creation = { enabled: true };
   setDiscounts(params, checkout);
   setTaxes(params, checkout);
   if (mode === 'subscription') {

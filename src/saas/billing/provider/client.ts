@@ -1,5 +1,7 @@
+import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type Stripe from 'stripe';
+import { SECOND } from '../../../core/kernel/clock.js';
 import { billingErrors } from '../errors.js';
 import { asObject } from './json.js';
 
@@ -196,6 +198,23 @@ export function rejectionOf({ code = '', param = '', message }: Stripe.errors.St
     ({ codes, params, messages }) => codes?.test(code) || params?.test(param) || messages?.test(message),
   );
   return rejection?.as ?? 'PAYMENT_PROVIDER_ERROR';
+}
+
+const FIRST_PAUSE_MS = 500;
+
+/** Repeats what the provider's rate limit rejects, after the pause that it asks for, as long as there is time for it. */
+export async function repeatWhileLimited<T>(timeoutMs: number, work: () => Promise<T>): Promise<T> {
+  const end = performance.now() + timeoutMs;
+  for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs *= 2) {
+    try {
+      return await work();
+    } catch (error) {
+      const { statusCode, headers = {} } = error as Stripe.errors.StripeError;
+      const wantedMs = Math.max(pauseMs, (Number(headers['retry-after']) || 0) * SECOND);
+      if (statusCode !== 429 || performance.now() + wantedMs >= end) throw error;
+      await sleep(wantedMs);
+    }
+  }
 }
 
 /** The timeouts of the SDK do not limit the total duration of a response. */

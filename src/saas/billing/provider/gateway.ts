@@ -8,11 +8,12 @@ import {
   nullIfNothingToInvoice,
   type ProviderCall,
   rejectionIfFinal,
+  repeatWhileLimited,
   retryIdempotently,
   throwBillingError,
   withTimeout,
 } from './client.js';
-import { asObject, asText, idOf, type Json } from './json.js';
+import { asInteger, asObject, asText, idOf, type Json } from './json.js';
 import { createMeterEvent, type MeterEvent } from './meter-events.js';
 import {
   completeUntil,
@@ -74,7 +75,8 @@ export function createGateway(
   ) => {
     loading ??= loadStripe(secretKey, apiUrl, timeouts.attemptMs);
     const stripe = await loading;
-    return withTimeout(timeoutMs, work(stripe)).catch(onError);
+    const working = repeatWhileLimited(timeoutMs, () => work(stripe));
+    return withTimeout(timeoutMs, working).catch(onError);
   };
 
   const lookup = { timeoutMs: timeouts.lookupMs };
@@ -238,31 +240,34 @@ export function createGateway(
       return { objects, asOf: completeUntil(pages[0]) };
     },
 
-    /** What a charge belongs to. Null if the provider has no such charge. */
-    async charge(
-      id: string,
-    ): Promise<{ customerId?: string; paymentIntentId?: string; invoiceId?: string } | null> {
+    /** What a charge belongs to, and what is refunded of it. Null if the provider has no such charge. */
+    async charge(id: string): Promise<{
+      customerId?: string;
+      paymentIntentId?: string;
+      invoiceId?: string;
+      refundedAmount?: number;
+    } | null> {
       const options = { maxNetworkRetries: 0 };
       const found = await call(
         (stripe) => stripe.charges.retrieve(id, undefined, options).catch(nullIfMissing),
         lookup,
       );
       if (!found) return null;
-      const { customer, payment_intent: intent } = asObject(requireId(found, id));
+      const { customer, payment_intent: intent, amount_refunded } = asObject(requireId(found, id));
       const [customerId, payment_intent] = [idOf(customer), idOf(intent)];
-      const paymentIntentId = payment_intent && { paymentIntentId: payment_intent };
-      if (payment_intent === undefined) return customerId === undefined ? {} : { customerId };
+      const refundedAmount = asInteger(amount_refunded);
+      const known = {
+        ...(customerId !== undefined && { customerId }),
+        ...(refundedAmount !== undefined && { refundedAmount }),
+      };
+      if (payment_intent === undefined) return known;
       const payment = { type: 'payment_intent' as const, payment_intent };
       const list = await call(
         (stripe) => stripe.invoicePayments.list({ payment, limit: 1 }, options),
         lookup,
       );
       const invoiceId = idOf(asObject(requireList(list).data[0])['invoice']);
-      return {
-        ...(customerId !== undefined && { customerId }),
-        ...paymentIntentId,
-        ...(invoiceId !== undefined && { invoiceId }),
-      };
+      return { ...known, paymentIntentId: payment_intent, ...(invoiceId !== undefined && { invoiceId }) };
     },
 
     /** Cancels every subscription at once, and expires the checkout sessions that could still start one. */

@@ -23,12 +23,13 @@ export interface Consumption extends QuotaView {
 const idOf = (userId: string, name: string) => `${userId}:${name}`;
 
 export function createQuotas(context: BillingContext) {
-  const { quotas, credits, users, plans, usage, pastDue, tryCommit, commitForUser, clock, random } = context;
+  const { quotas, credits, users, plans, usage, pastDue, counts } = context;
+  const { tryCommit, commitForUser, clock, random } = context;
 
   const find = async (userId: string) => {
     const user = await users.find(userId);
     if (!user || user.isBeingDeleted) throw userNotFound();
-    return user;
+    return { ...user, held: user.held.filter(counts) };
   };
 
   const ruleOf = async (userId: string, name: string): Promise<QuotaRule> => {
