@@ -193,6 +193,7 @@ export const SECTIONS = [
     part: 4,
     run: 'TEST_PGBOUNCER=true TEST_ENGINES=postgresql node test/run.mjs --suite PgBouncer',
     needs: ['pgbouncer'],
+    tests: ['core/storage/postgresql-pooler'],
     repeats: list(
       'saas/auth/processes idp/oidc/processes core/storage/postgresql core/storage/postgresql-hosts',
     ),
@@ -247,6 +248,10 @@ const namesEngines = (file) =>
   /on(?:Mongod|Engines|Servers)\(/.test(
     readFileSync(new URL(`../test/${file}.test.ts`, import.meta.url), 'utf8'),
   );
+const onPostgresql = [
+  ...onSqlite.filter((file) => /^(?:saas|idp|shared)\//.test(file) || namesEngines(file)),
+  'idp/oidc/rotation',
+];
 SECTIONS.push(
   {
     name: 'MongoDB',
@@ -255,16 +260,15 @@ SECTIONS.push(
     needs: ['mongod', 'stripe-mock'],
     repeats: onSqlite.filter(namesEngines),
   },
-  {
-    name: 'PostgreSQL',
-    part: 0,
-    run: 'TEST_ENGINES=postgresql node test/run.mjs --suite PostgreSQL',
+  ...[
+    { name: 'PostgreSQL', part: 0, isChosen: (file) => !file.startsWith('idp/') },
+    { name: 'idp on PostgreSQL', part: 1, isChosen: (file) => file.startsWith('idp/') },
+  ].map(({ name, part, isChosen }) => ({
+    ...{ name, part },
+    run: `TEST_ENGINES=postgresql node test/run.mjs --suite "${name}"`,
     needs: ['stripe-mock'],
-    repeats: [
-      ...onSqlite.filter((file) => /^(?:saas|idp|shared)\//.test(file) || namesEngines(file)),
-      'idp/oidc/rotation',
-    ],
-  },
+    repeats: onPostgresql.filter(isChosen),
+  })),
 );
 
 /** Scripts of package.json that check nothing, that others call, or that a person judges. */

@@ -1,5 +1,5 @@
 /** Starts Debian's PgBouncer on loopback, in transaction mode, with fewer connections to the server than it accepts from clients. */
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,6 +8,8 @@ import { serverPort } from './port.js';
 
 export interface Pgbouncer {
   readonly port: number;
+  /** kill -9, or SIGTERM, which ends its connections at once; then it starts again. */
+  restart(signal: 'SIGKILL' | 'SIGTERM'): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -43,27 +45,36 @@ export async function startPgbouncer(
     ['[databases]', `* = host=127.0.0.1 port=${upstream}`, '[pgbouncer]', ...lines, ''].join('\n'),
   );
   const path = `${process.env['PATH']}:/usr/sbin`;
-  const child = spawn('pgbouncer', [file], {
-    ...owner,
-    cwd: folder,
-    env: { ...process.env, PATH: path },
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
-  const exit = once(child, 'exit');
-  const output: string[] = [];
-  await new Promise<void>((resolve, reject) => {
-    createInterface(child.stderr).on('line', (line) => {
-      if (line.includes('process up')) resolve();
-      else output.push(line);
+  const start = async (): Promise<ChildProcess> => {
+    const child = spawn('pgbouncer', [file], {
+      ...owner,
+      cwd: folder,
+      env: { ...process.env, PATH: path },
+      stdio: ['ignore', 'ignore', 'pipe'],
     });
-    child.once('error', reject);
-    child.once('exit', () => reject(new Error(`pgbouncer did not start: ${output.join('\n')}`)));
-  });
+    const output: string[] = [];
+    await new Promise<void>((resolve, reject) => {
+      createInterface(child.stderr).on('line', (line) => {
+        if (line.includes('process up')) resolve();
+        else output.push(line);
+      });
+      child.once('error', reject);
+      child.once('exit', () => reject(new Error(`pgbouncer did not start: ${output.join('\n')}`)));
+    });
+    return child;
+  };
+  let child = await start();
+  const end = async (signal: NodeJS.Signals): Promise<void> => {
+    const exit = once(child, 'exit');
+    child.kill(signal);
+    await exit;
+  };
   return {
     port,
-    async stop() {
-      child.kill('SIGTERM');
-      await exit;
+    async restart(signal) {
+      await end(signal);
+      child = await start();
     },
+    stop: () => end('SIGTERM'),
   };
 }

@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import pg from 'pg';
-import { startPgbouncer } from './pgbouncer.js';
+import { type Pgbouncer, startPgbouncer } from './pgbouncer.js';
 import { serverPort } from './port.js';
 import { childrenOf, sendSignal } from './process.js';
 
@@ -20,6 +20,8 @@ export interface PostgresServer {
    * not depend on it.
    */
   readonly uri: string;
+  /** With TEST_PGBOUNCER, what the URI leads to. */
+  readonly pooler: Pgbouncer | null;
   /** The folder of its data. */
   readonly data: string;
   /** The server and its process for each connection. */
@@ -142,7 +144,7 @@ export async function startPostgres(
   const pooler = process.env['TEST_PGBOUNCER'] ? await startPgbouncer(folder, owner, port) : null;
   const uri = `postgres://postgres@127.0.0.1:${pooler?.port ?? port}/postgres`;
   return {
-    ...{ port, uri, data, signal },
+    ...{ port, uri, pooler, data, signal },
     get pids() {
       return pids();
     },

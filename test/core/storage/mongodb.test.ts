@@ -1,15 +1,18 @@
 import { EventEmitter, once } from 'node:events';
 import { createRequire } from 'node:module';
+import { connect, type Socket } from 'node:net';
 import { setImmediate as endOfTurn } from 'node:timers/promises';
 import { inspect } from 'node:util';
-import type { mongodb } from '@fastify/mongodb';
+import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import { MongoMemoryServer } from 'mongodb-memory-server-core';
 import t, { type Test } from 'tap';
 import { type Collection, StoreUnavailable } from '../../../src/core/storage/collection.js';
 import { inspectStore, readCollection } from '../../../src/core/storage/inspect.js';
 import { Connection } from '../../../src/core/storage/mongodb/connection.js';
 import { openStore } from '../../../src/core/storage/open.js';
-import { INSTANCE } from '../../kit/mongod.js';
+import { databaseUri, INSTANCE, startReplicaSet } from '../../kit/mongod.js';
+import { serverPort } from '../../kit/port.js';
+import { waitUntil } from '../../kit/wait.js';
 import { contract } from './contract.js';
 import { begin, type Thing, thing, things } from './kit.js';
 import { type Mongod, onOwnMongod } from './mongod.js';
@@ -30,6 +33,18 @@ await onOwnMongod((server) => {
   );
   t.test('calls succeed again after a server was killed and restarted', { skip: !server.process }, (t) =>
     comesBack(t, server),
+  );
+  t.test('one connection is enough for calls and commits that arrive together', async (t) => {
+    const { store, all } = await begin(t, () => `${server.fresh(t)}&maxPoolSize=1`);
+    const notes = store.collection('notes');
+    const commits = Array.from({ length: 20 }, (_, i) =>
+      store.commit([all.inserting(thing(`${i}`)), notes.ensuring({ id: `${i}` })]),
+    );
+    t.ok((await Promise.all(commits)).every(({ committed }) => committed));
+    t.strictSame(await Promise.all([all.count(), notes.count()]), [20, 20]);
+  });
+  t.test('calls succeed again after others had taken all connections of a server', { skip: !server.process }, (t) =>
+    exhausted(t),
   );
 });
 
@@ -239,6 +254,37 @@ async function comesBack(t: Test, server: Mongod): Promise<void> {
   t.match(error, { message: /^MongoDB: / });
   await refused;
   await restart?.();
+  await calls.next('acknowledged');
+  await all.insert(thing('after'));
+  await calls.stop();
+}
+
+async function exhausted(t: Test): Promise<void> {
+  const port = await serverPort();
+  const set = await startReplicaSet({ ports: [port], args: ['--maxConns', '40'] });
+  t.teardown(() => set.stop());
+  const { all } = await begin(t, () => databaseUri(set.getUri(), 'exhausted'));
+  await Promise.all(Array.from({ length: LANES }, (_, i) => all.insert(thing(`l${i}`))));
+  const client = new mongodbPlugin.mongodb.MongoClient(set.getUri());
+  t.teardown(() => client.close());
+  const others = new Set<Socket>();
+  const take = () => {
+    const socket = connect(port, '127.0.0.1');
+    others.add(socket);
+    socket.on('error', () => {}).on('close', () => others.delete(socket));
+  };
+  await waitUntil('no connection is left', async () => {
+    take();
+    const { connections } = await client.db('admin').command({ serverStatus: 1 });
+    return connections.available === 0;
+  });
+  const calls = load(t, all);
+  await waitUntil('a refused call', () => {
+    // Also those that the driver gives up.
+    take();
+    return calls.refusedLanes.size > 0;
+  });
+  for (const socket of others) socket.destroy();
   await calls.next('acknowledged');
   await all.insert(thing('after'));
   await calls.stop();

@@ -219,6 +219,36 @@ await onOwnPostgres((postgres) => {
     await things(store).insert(thing('1'));
   });
 
+  t.test('commits that wait for a standby are not seen until it, or the setting, releases them', async (t) => {
+    const { server } = postgres;
+    if (!server) return;
+    const standby = await startPostgres({}, server);
+    t.teardown(() => standby.stop());
+    const client = await postgres.client(t);
+    const wait = async (names: string, condition: string) => {
+      await client.query(`ALTER SYSTEM SET synchronous_standby_names = '${names}'`);
+      await client.query('SELECT pg_reload_conf()');
+      await waitUntil(condition, async () => (await client.query(`SELECT ${condition}`)).rows[0].found);
+    };
+    const store = await opened(t, `${fresh(t)}&connection_limit=1`);
+    const all = things(store);
+    await all.insert(thing('1'));
+    await wait('*', "count(*) > 0 AS found FROM pg_stat_replication WHERE sync_state = 'sync'");
+    await all.insert(thing('2'));
+    standby.signal('SIGSTOP');
+    t.teardown(() => standby.signal('SIGCONT'));
+    for (const id of ['3', '4', '5']) {
+      const commit = new RequestBudget(300).run(() => store.commit([all.inserting(thing(id))]));
+      t.match(await t.rejects(commit, StoreUnavailable), { mayHaveTakenEffect: true });
+    }
+    t.equal(await all.count(), 2, 'a failover could still lose them');
+    const waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    const { rows } = await client.query(`SELECT count(*)::int ${waiting}`);
+    t.equal(rows[0].count, 3, 'each has kept its connection');
+    await wait('', `count(*) = 0 AS found ${waiting}`);
+    t.equal(await all.count(), 5);
+  });
+
   t.test('a server that cannot be used is reported with its remedy', async (t) => {
     if (!postgres.server) return;
     const uri = new URL(fresh(t));

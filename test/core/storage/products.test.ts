@@ -7,6 +7,7 @@ import { Connection, type Statement } from '../../../src/core/storage/sqlite/con
 import { openDatabase } from '../../../src/core/storage/sqlite/store.js';
 import { identityProvider, saasBackend } from '../../../src/index.js';
 import { type Answer, PASSWORD, type SaasApp, saasApp, testOptions } from '../../kit/app.js';
+import { ON_FILE } from '../../kit/engine.js';
 import { ADMIN_TOKEN, idpOptions } from '../../kit/idp.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { type Mongod, onMongod } from './mongod.js';
@@ -46,7 +47,7 @@ async function untilRefused(write: (number: number) => Promise<Answer>): Promise
 }
 
 for (const [name, [begin, end]] of Object.entries(OUTAGES)) {
-  t.test(`saas-backend answers 503 and recovers on a disk that becomes ${name}`, async (t) => {
+  t.test(`saas-backend answers 503 and recovers on a disk that becomes ${name}`, ON_FILE, async (t) => {
     const app = await saasApp(t);
     const { accessToken: token, refreshToken, email } = await app.signUp();
     const register = (number: number) =>
@@ -75,7 +76,7 @@ for (const [name, [begin, end]] of Object.entries(OUTAGES)) {
   });
 }
 
-t.test('a database file damaged under a running program is answered 503', async (t) => {
+t.test('a database file damaged under a running program is answered 503', ON_FILE, async (t) => {
   const folder = temporaryFolder(t);
   const first = await saasApp(t, { folder });
   const { accessToken: token, email, password } = await first.signUp();
@@ -115,7 +116,7 @@ async function noticesNewerLayout(
   t.equal((await ready()).status, 200);
 }
 
-t.test('a running server is not ready once a newer version has changed the layout of the file', async (t) => {
+t.test('a running server is not ready once a newer version has changed the layout of the file', ON_FILE, async (t) => {
   const app = await saasApp(t);
   const file = await openDatabase(app.file);
   await noticesNewerLayout(t, app, (version) => file.exec(`PRAGMA user_version = ${version}`));

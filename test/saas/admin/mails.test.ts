@@ -4,6 +4,7 @@ import { listedAuditCollection } from '../../../src/core/ops/audit.js';
 import { mailCollection } from '../../../src/shared/email/store.js';
 import { MAIL_NAMES } from '../../../src/shared/email/templates.js';
 import { ADMIN, auditOf, PASSWORD, type SaasApp, SECRETS, saasApp, storeOf } from '../../kit/app.js';
+import { isTested } from '../../kit/engine.js';
 import { mailSink, readMail, smtpAnswer } from '../../kit/mail.js';
 import { sentence } from '../../kit/sentences.js';
 import { waitUntil } from '../../kit/wait.js';
@@ -244,7 +245,7 @@ t.test('the help says what runs and what is not configured, without a secret', a
   const page = await get(app, '/help');
   t.equal(page.status, 200);
   const help = await data(app, '/help');
-  t.match(help, { environment: 'development', store: 'SQLite', node: process.versions.node });
+  t.match(help, { environment: 'development', store: isTested('sqlite') ? 'SQLite' : 'PostgreSQL', node: process.versions.node });
   t.match(help.version, /^\d+\.\d+\.\d+/);
   const states = Object.fromEntries(
     help.parts.map(({ name, isConfigured }: { name: string; isConfigured: boolean }) => [name, isConfigured]),

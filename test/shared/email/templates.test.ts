@@ -21,6 +21,7 @@ import {
 } from '../../../src/shared/email/templates.js';
 import { SECRETS, saasApp, testOptions } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
+import { storeIn } from '../../kit/engine.js';
 import { mailSink, readMail } from '../../kit/mail.js';
 import { compiled, startProgram } from '../../kit/process.js';
 import { sentence } from '../../kit/sentences.js';
@@ -163,7 +164,7 @@ async function putReset(mails: ReturnType<typeof mailCollection>, now: number) {
 t.test('a backend starts sending when it is ready, and a stop waits for the outcome', async (t) => {
   const folder = temporaryFolder(t);
   const clock = fakeClock();
-  const store = await openStore(`sqlite:${join(folder, 'saas.db')}`);
+  const store = await openStore(storeIn(folder, 'saas'));
   t.teardown(() => store.close());
   const mails = mailCollection(store);
   await putReset(mails, clock.now());
@@ -180,13 +181,14 @@ t.test(
   'without a mail server e-mails become files in development and log lines without links in production',
   async (t) => {
     const folder = temporaryFolder(t);
+    const databaseUri = storeIn(folder, 'saas');
     const start = (env: Record<string, string>) =>
       startProgram(t, compiled('bin/saas-backend.js'), {
         cwd: folder,
         args: ['--port', '0'],
-        env: { DATABASE_URI: 'sqlite:saas.db', HOST: '127.0.0.1', ...env },
+        env: { DATABASE_URI: databaseUri, HOST: '127.0.0.1', ...env },
       });
-    const store = await openStore(`sqlite:${join(folder, 'saas.db')}`);
+    const store = await openStore(databaseUri);
     t.teardown(() => store.close());
     const mails = mailCollection(store);
     await putReset(mails, Date.now());
