@@ -43,7 +43,7 @@ await onOwnMongod((server) => {
     t.ok((await Promise.all(commits)).every(({ committed }) => committed));
     t.strictSame(await Promise.all([all.count(), notes.count()]), [20, 20]);
   });
-  t.test('calls succeed again after others had taken all connections of a server', { skip: !server.process }, (t) =>
+  t.test('calls succeed again after others had taken all connections', { skip: !server.process }, (t) =>
     exhausted(t),
   );
 });

@@ -92,10 +92,11 @@ await onPostgres((postgres) => {
 
     const [table = '', query = '', ...others] = documentedStatements();
     t.strictSame(others, []);
-    const here = (text: string) => text.replaceAll('saas.', `${schema}.`);
-    await client.query(`SET search_path TO ${schema}`);
+    // Without `search_path`, which PgBouncer does not keep for a connection.
+    const here = (text: string) =>
+      text.replaceAll('saas.', `${schema}.`).replaceAll('projects', `${schema}.projects`);
     await client.query(here(table));
-    const insert = "INSERT INTO projects (owner_id, title) VALUES ($1, 'A')";
+    const insert = here("INSERT INTO projects (owner_id, title) VALUES ($1, 'A')");
     await client.query(insert, ['usr_1']);
     await t.rejects(client.query(insert, ['usr_3']), { code: '23503' });
     const joined = await client.query(here(query));
@@ -110,7 +111,11 @@ await onPostgres((postgres) => {
 
     await users.updateOne({ id: 'usr_1' }, { set: { email: 'lovelace@example.test' } });
     t.strictSame(await store.commit([users.deleting({ id: 'usr_1' })]), { committed: true });
-    t.strictSame((await client.query('SELECT 1 FROM projects')).rows, [], 'it is deleted with its owner');
+    t.strictSame(
+      (await client.query(here('SELECT 1 FROM projects'))).rows,
+      [],
+      'it is deleted with its owner',
+    );
   });
 
   t.test(

@@ -79,8 +79,16 @@ await withOrSkip(missing, start, (server) => {
       after = page.next;
     }
     stored.delete('sum');
-    t.same([...made].filter((id) => !stored.has(id)), [], 'nothing acknowledged is lost');
-    t.same([...stored].filter((id) => !made.has(id) && !unknown.has(id)), [], 'nothing refused is there');
+    t.same(
+      [...made].filter((id) => !stored.has(id)),
+      [],
+      'nothing acknowledged is lost',
+    );
+    t.same(
+      [...stored].filter((id) => !made.has(id) && !unknown.has(id)),
+      [],
+      'nothing refused is there',
+    );
     t.equal((await all.findOne({ id: 'sum' }))?.count, stored.size, 'nothing is doubled or in part');
   });
 });

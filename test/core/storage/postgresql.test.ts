@@ -219,7 +219,7 @@ await onOwnPostgres((postgres) => {
     await things(store).insert(thing('1'));
   });
 
-  t.test('commits that wait for a standby are not seen until it, or the setting, releases them', async (t) => {
+  t.test('a commit that waits for a standby is not seen until then, and keeps its connection', async (t) => {
     const { server } = postgres;
     if (!server) return;
     const standby = await startPostgres({}, server);

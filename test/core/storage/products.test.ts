@@ -116,12 +116,16 @@ async function noticesNewerLayout(
   t.equal((await ready()).status, 200);
 }
 
-t.test('a running server is not ready once a newer version has changed the layout of the file', ON_FILE, async (t) => {
-  const app = await saasApp(t);
-  const file = await openDatabase(app.file);
-  await noticesNewerLayout(t, app, (version) => file.exec(`PRAGMA user_version = ${version}`));
-  file.close();
-});
+t.test(
+  'a running server is not ready once a newer version has changed the layout of the file',
+  ON_FILE,
+  async (t) => {
+    const app = await saasApp(t);
+    const file = await openDatabase(app.file);
+    await noticesNewerLayout(t, app, (version) => file.exec(`PRAGMA user_version = ${version}`));
+    file.close();
+  },
+);
 
 await onMongod((server) => {
   t.test('a running server is not ready once a newer version has changed the database', async (t) => {

@@ -245,7 +245,11 @@ t.test('the help says what runs and what is not configured, without a secret', a
   const page = await get(app, '/help');
   t.equal(page.status, 200);
   const help = await data(app, '/help');
-  t.match(help, { environment: 'development', store: isTested('sqlite') ? 'SQLite' : 'PostgreSQL', node: process.versions.node });
+  t.match(help, {
+    environment: 'development',
+    store: isTested('sqlite') ? 'SQLite' : 'PostgreSQL',
+    node: process.versions.node,
+  });
   t.match(help.version, /^\d+\.\d+\.\d+/);
   const states = Object.fromEntries(
     help.parts.map(({ name, isConfigured }: { name: string; isConfigured: boolean }) => [name, isConfigured]),

@@ -151,6 +151,8 @@ function documented(engine: string): Map<string, number> {
 async function counts(t: Test, engine: string, uri: string): Promise<void> {
   const { service, settings, clock, links, callsOf } = await accounts(t, engine, uri);
   const expected = documented(engine);
+  // A transaction of MongoDB takes a message for each document: one for several collections exists only from version 8.
+  t.ok((expected.get('/auth/register') ?? 0) <= (engine === 'MongoDB' ? 9 : 5), 'a registration');
   const measure = async <T>(path: string, request: () => Promise<T>): Promise<T> => {
     // Imported hashes are read again after a second.
     clock.advance(2_000);
