@@ -237,16 +237,17 @@ await onOwnPostgres((postgres) => {
     await all.insert(thing('2'));
     standby.signal('SIGSTOP');
     t.teardown(() => standby.signal('SIGCONT'));
-    for (const id of ['3', '4', '5']) {
-      const commit = new RequestBudget(300).run(() => store.commit([all.inserting(thing(id))]));
-      t.match(await t.rejects(commit, StoreUnavailable), { mayHaveTakenEffect: true });
-    }
-    t.equal(await all.count(), 2, 'a failover could still lose them');
     const waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-    const { rows } = await client.query(`SELECT count(*)::int ${waiting}`);
-    t.equal(rows[0].count, 3, 'each has kept its connection');
+    let commits = 0;
+    await waitUntil('three connections wait', async () => {
+      const writes = [all.inserting(thing(`commit-${++commits}`))];
+      const commit = new RequestBudget(300).run(() => store.commit(writes));
+      await t.rejects(commit, StoreUnavailable);
+      return (await client.query(`SELECT count(*)::int ${waiting}`)).rows[0].count === 3;
+    });
+    t.equal(await all.count(), 2, 'a failover could still lose them');
     await wait('', `count(*) = 0 AS found ${waiting}`);
-    t.equal(await all.count(), 5);
+    t.ok((await all.count()) >= 5);
   });
 
   t.test('a server that cannot be used is reported with its remedy', async (t) => {
