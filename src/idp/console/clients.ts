@@ -3,7 +3,7 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import { DisplayName, matchesSchema, toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { AppError, httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { type AuditView, toAuditView } from '../../core/ops/audit.js';
-import { type Action, type Input, registerAction } from '../../shared/console-kit/actions.js';
+import { actionsOn, type Input, registerAction } from '../../shared/console-kit/actions.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
 import { type Column, registerList, tableOf } from '../../shared/console-kit/lists.js';
 import type { ClientInput } from '../provisioning/clients.js';
@@ -174,8 +174,12 @@ export async function clientsPlugin(
       ? idTokenAlg
       : `${idTokenAlg}. Nobody can sign in: IDP_ES256_KEY is not set on the server.`;
   };
-  const register = <Target, Result>(action: Action<Target, TextForm, Result>) =>
-    registerAction(fastify, console, action);
+  const register = actionsOn<ClientDocument>(fastify, console, {
+    path: 'clients/:id',
+    section,
+    find,
+    returnTo: ({ id }) => `clients/${id}`,
+  });
   const shown = (client: ClientDocument, secret: string | null) => ({
     title: client.name || client.id,
     note:
@@ -257,34 +261,36 @@ export async function clientsPlugin(
     },
   });
 
-  await register<object, { client: ClientDocument; secret: string | null }>({
-    path: 'clients/create',
-    section,
-    title: () => 'Create an application',
-    consequences: 'The application gets an ID and, unless it is public, a secret that is shown once.',
-    button: 'Create the application',
-    inputs: [
-      ...INPUTS,
-      {
-        name: 'public',
-        label: 'Public',
-        hint: 'For an application that cannot keep a secret, like one in a browser or on a phone.',
-        options: yesOrNo,
+  await registerAction<object, TextForm, { client: ClientDocument; secret: string | null }>(
+    fastify,
+    console,
+    {
+      path: 'clients/create',
+      section,
+      title: () => 'Create an application',
+      consequences: 'The application gets an ID and, unless it is public, a secret that is shown once.',
+      button: 'Create the application',
+      inputs: [
+        ...INPUTS,
+        {
+          name: 'public',
+          label: 'Public',
+          hint: 'For an application that cannot keep a secret, like one in a browser or on a phone.',
+          options: yesOrNo,
+        },
+      ],
+      find: async () => ({}),
+      run: async (_, fields, by) => {
+        const input = { ...readClient(fields), isPublic: fields['public'] === 'yes' };
+        return clients.create(input, operatorSource(by)).catch(failAtField);
       },
-    ],
-    find: async () => ({}),
-    run: async (_, fields, by) => {
-      const input = { ...readClient(fields), isPublic: fields['public'] === 'yes' };
-      return clients.create(input, operatorSource(by)).catch(failAtField);
+      reveal: ({ client, secret }) => shown(client, secret),
+      done: 'Application created.',
+      returnTo: () => section,
     },
-    reveal: ({ client, secret }) => shown(client, secret),
-    done: 'Application created.',
-    returnTo: () => section,
-  });
+  );
 
-  await register<ClientDocument, unknown>({
-    path: 'clients/:id/update',
-    section,
+  await register<TextForm, unknown>('update', {
     title: ({ name, id }) => `Change ${name || id}`,
     consequences: 'The change applies to the next sign-in.',
     button: 'Save',
@@ -301,16 +307,12 @@ export async function clientsPlugin(
       backchannel_logout_uri: client.backchannelLogoutUri ?? '',
       id_token_alg: client.idTokenAlg ?? 'EdDSA',
     }),
-    find,
     run: async ({ id }, fields, by) =>
       requireCurrent(await clients.update(id, readClient(fields), operatorSource(by)).catch(failAtField)),
     done: 'Saved.',
-    returnTo: ({ id }) => `clients/${id}`,
   });
 
-  await register<ClientDocument, string>({
-    path: 'clients/:id/rotate',
-    section,
+  await register<TextForm, string>('rotate', {
     title: ({ name, id }) => `Rotate the secret of ${name || id}?`,
     consequences: 'The application gets a new secret, which is shown once.',
     button: 'Rotate the secret',
@@ -324,24 +326,19 @@ export async function clientsPlugin(
         ],
       },
     ],
-    find,
     run: async ({ id }, { at_once: atOnce }, by) =>
       requireCurrent(await clients.rotate(id, { atOnce: atOnce === 'yes' }, operatorSource(by))),
     reveal: (secret, client) => shown(client, secret),
     done: 'Secret rotated.',
-    returnTo: ({ id }) => `clients/${id}`,
   });
 
-  await register<ClientDocument, unknown>({
-    path: 'clients/:id/delete',
-    section,
+  await register<TextForm, unknown>('delete', {
     title: ({ name, id }) => `Delete ${name || id}?`,
     consequences:
       'This cannot be undone. Nobody can sign in to the application any more, and its tokens end.',
     button: 'Delete permanently',
     isDestructive: true,
     typed: ({ id }) => id,
-    find,
     run: async ({ id }, _, by) => requireCurrent(await clients.delete(id, operatorSource(by))),
     done: 'Deleted.',
     returnTo: () => section,

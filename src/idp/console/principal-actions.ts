@@ -2,7 +2,7 @@ import { mustBe } from '../../core/config/validation-messages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { DisplayName, matchesSchema, toTimestamp } from '../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
-import { type Action, registerAction } from '../../shared/console-kit/actions.js';
+import { actionsOn, registerAction } from '../../shared/console-kit/actions.js';
 import type { PrincipalDocument } from '../provisioning/store.js';
 import { type ConsoleServices, operatorSource, requireCurrent, type TextForm } from './sources.js';
 
@@ -41,61 +41,50 @@ export async function principalActionsPlugin(
     return found;
   };
   const returnTo = ({ id }: { id: string }) => `principals/${id}`;
-  const register = <Target, Result>(action: Action<Target, TextForm, Result>): Promise<void> =>
-    registerAction(fastify, console, action);
-
-  await register<PrincipalDocument, unknown>({
-    path: 'principals/:sub/disable',
+  const register = actionsOn<PrincipalDocument>(fastify, console, {
+    path: 'principals/:sub',
     section,
+    find,
+    returnTo,
+  });
+
+  await register('disable', {
     title: ({ handle }) => `Disable ${handle}?`,
     consequences:
       'It is treated as unknown from the next request on. Its sessions, tokens and links end, and so does the role of an operator. You can enable it later; then the password works again, but not what has ended.',
     button: 'Disable',
-    find,
     run: async ({ id }, _, by) => requireCurrent(await principals.disable(id, operatorSource(by))),
     done: 'Disabled.',
-    returnTo,
   });
 
-  await register<PrincipalDocument, unknown>({
-    path: 'principals/:sub/enable',
-    section,
+  await register('enable', {
     title: ({ handle }) => `Enable ${handle}?`,
     consequences:
       'It can sign in with its password again. A person who was never active needs a new invitation.',
     button: 'Enable',
-    find,
     run: async ({ id }, _, by) => requireCurrent(await principals.enable(id, operatorSource(by))),
     done: 'Enabled.',
-    returnTo,
   });
 
-  await register<PrincipalDocument, unknown>({
-    path: 'principals/:sub/delete',
-    section,
+  await register('delete', {
     title: ({ handle }) => `Delete ${handle}?`,
     consequences:
       'This cannot be undone. Everything but the user name is deleted; the user name stays reserved and cannot be used again.',
     button: 'Delete permanently',
     isDestructive: true,
     typed: ({ handle }) => handle,
-    find,
     run: async ({ id, kind }, _, by) => {
       const remove = kind === 'agent' ? principals.deleteAgent : principals.deleteHuman;
       return requireCurrent(await remove(id, operatorSource(by)));
     },
     done: 'Deleted.',
-    returnTo,
   });
 
-  await register<PrincipalDocument, { url: string; expiresAt: number }>({
-    path: 'principals/:sub/reset',
-    section,
+  await register<TextForm, { url: string; expiresAt: number }>('reset', {
     title: ({ handle }) => `Create a reset link for ${handle}?`,
     consequences:
       'With the link, this person chooses a new password, once, within a day. The old password works until then. Anyone with the link can sign in as this person.',
     button: 'Create the link',
-    find,
     run: async (person, _, by) => requireCurrent(await links.reset(person, operatorSource(by))),
     reveal: ({ url, expiresAt }, { handle }) => ({
       title: `Reset link for ${handle}`,
@@ -103,16 +92,12 @@ export async function principalActionsPlugin(
       secrets: [{ label: 'Reset link', value: url }],
     }),
     done: 'Link created.',
-    returnTo,
   });
 
-  await register<PrincipalDocument, string>({
-    path: 'principals/:sub/rotate',
-    section,
+  await register<TextForm, string>('rotate', {
     title: ({ handle }) => `Rotate the password of ${handle}?`,
     consequences: 'The agent gets a new password. The old one and all its tokens end at once.',
     button: 'Rotate the password',
-    find,
     run: async (agent, _, by) => requireCurrent(await principals.rotate(agent, operatorSource(by))),
     reveal: (password, { handle }) => ({
       title: `Password of ${handle}`,
@@ -120,10 +105,9 @@ export async function principalActionsPlugin(
       secrets: [{ label: 'Password', value: password }],
     }),
     done: 'Password rotated.',
-    returnTo,
   });
 
-  await register<{ id: string; sid: string }, unknown>({
+  await registerAction<{ id: string; sid: string }, TextForm, unknown>(fastify, console, {
     path: 'principals/:sub/sessions/:sid/end',
     section,
     title: () => 'End this session?',
@@ -142,7 +126,7 @@ export async function principalActionsPlugin(
     returnTo,
   });
 
-  await register<{ id: string; delegation: string }, unknown>({
+  await registerAction<{ id: string; delegation: string }, TextForm, unknown>(fastify, console, {
     path: 'principals/:sub/delegations/:id/end',
     section,
     title: () => 'End this delegation?',
@@ -160,7 +144,7 @@ export async function principalActionsPlugin(
     returnTo,
   });
 
-  await register<object, { agent: PrincipalDocument; password: string }>({
+  await registerAction<object, TextForm, { agent: PrincipalDocument; password: string }>(fastify, console, {
     path: 'agents/create',
     section,
     title: () => 'Create an agent',
@@ -181,7 +165,7 @@ export async function principalActionsPlugin(
     returnTo: () => section,
   });
 
-  await register<object, { url: string; expiresAt: number }>({
+  await registerAction<object, TextForm, { url: string; expiresAt: number }>(fastify, console, {
     path: 'invitations/create',
     section: 'invitations',
     title: () => 'Invite a person',
@@ -208,7 +192,7 @@ export async function principalActionsPlugin(
     returnTo: () => 'invitations',
   });
 
-  await register<PrincipalDocument, unknown>({
+  await registerAction<PrincipalDocument, TextForm>(fastify, console, {
     path: 'invitations/:sub/withdraw',
     section: 'invitations',
     title: ({ handle }) => `Withdraw the invitation of ${handle}?`,

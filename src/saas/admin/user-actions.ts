@@ -1,10 +1,10 @@
-import { type TObject, Type } from 'typebox';
+import { Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { OptionalName, toTimestamp } from '../../core/http/schemas.js';
 import { type Clock, DAY } from '../../core/kernel/clock.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import type { Operator } from '../../core/ops/audit.js';
-import { type Action, registerAction } from '../../shared/console-kit/actions.js';
+import { actionsOn, registerAction } from '../../shared/console-kit/actions.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import type { FactorService } from '../../shared/factors/service.js';
 import type { PasskeyService } from '../../shared/passkeys/service.js';
@@ -77,23 +77,15 @@ export async function userActionsPlugin(
   { console, users, clock }: { console: Console; users: UserAdministration; clock: Clock },
 ): Promise<void> {
   const { directory, accounts, suspension, grants, plans, resync, secondFactors, passkeys } = users;
-  type Given<F extends TObject> = Omit<
-    Action<OperatedUser, F>,
-    'path' | 'section' | 'title' | 'find' | 'returnTo'
-  > & { title: string; returnTo?: string };
-
-  const register = <F extends TObject>(verb: string, { title, returnTo, ...given }: Given<F>) =>
-    registerAction<OperatedUser, F>(fastify, console, {
-      path: `users/:id/${verb}`,
-      section: 'users',
-      title: ({ email }) => `${title} ${email}`,
-      find: ({ id = '' }) => directory.findOperated(id),
-      returnTo: ({ id }) => returnTo ?? `users/${id}`,
-      ...given,
-    });
+  const register = actionsOn<OperatedUser>(fastify, console, {
+    path: 'users/:id',
+    section: 'users',
+    find: ({ id = '' }) => directory.findOperated(id),
+    returnTo: ({ id }) => `users/${id}`,
+  });
 
   await register('rename', {
-    title: 'Change the name of',
+    title: ({ email }) => `Change the name of ${email}`,
     consequences: 'The name is shown to the user and at the payment provider. An empty one removes it.',
     button: 'Change name',
     fields: Type.Object({ name: Type.Optional(OptionalName) }),
@@ -104,7 +96,7 @@ export async function userActionsPlugin(
   });
 
   await register('suspend', {
-    title: 'Suspend',
+    title: ({ email }) => `Suspend ${email}`,
     consequences:
       'From the next request on, the user cannot sign in or call the API. All sessions end, and links in e-mails become invalid. Subscriptions continue.',
     button: 'Suspend',
@@ -114,7 +106,7 @@ export async function userActionsPlugin(
   });
 
   await register('unsuspend', {
-    title: 'Lift the suspension of',
+    title: ({ email }) => `Lift the suspension of ${email}`,
     consequences: 'The user can sign in again with the same password. Earlier sessions stay ended.',
     button: 'Lift the suspension',
     run: ({ id }, _, by) => suspension.unsuspend({ id }, by),
@@ -122,7 +114,7 @@ export async function userActionsPlugin(
   });
 
   await register('send-reset', {
-    title: 'Send a password link to',
+    title: ({ email }) => `Send a password link to ${email}`,
     consequences: 'The user gets a link by e-mail that sets a new password. Earlier links become invalid.',
     button: 'Send link',
     run: ({ id }, _, by) => accounts.sendReset(id, by),
@@ -130,7 +122,7 @@ export async function userActionsPlugin(
   });
 
   await register('send-verification', {
-    title: 'Send a verification link to',
+    title: ({ email }) => `Send a verification link to ${email}`,
     consequences: 'The user gets a link by e-mail that verifies the address. Earlier links become invalid.',
     button: 'Send link',
     run: ({ id }, _, by) => accounts.sendVerification(id, by),
@@ -138,7 +130,7 @@ export async function userActionsPlugin(
   });
 
   await register('grant', {
-    title: 'Grant a plan to',
+    title: ({ email }) => `Grant a plan to ${email}`,
     consequences:
       'The user has access to the plan in addition to purchased ones. The payment provider is not involved. An earlier grant is replaced.',
     button: 'Grant plan',
@@ -175,7 +167,7 @@ export async function userActionsPlugin(
   });
 
   await register('revoke-grant', {
-    title: 'Withdraw the granted plan of',
+    title: ({ email }) => `Withdraw the granted plan of ${email}`,
     consequences: 'The user keeps purchased plans only.',
     button: 'Withdraw plan',
     isDestructive: true,
@@ -185,7 +177,7 @@ export async function userActionsPlugin(
 
   if (secondFactors) {
     await register('remove-second-factor', {
-      title: 'Remove the second factor of',
+      title: ({ email }) => `Remove the second factor of ${email}`,
       consequences:
         'The password alone is then enough to sign in, and the user gets an e-mail about it. Make sure first that the person who asks for it is the user.',
       button: 'Remove second factor',
@@ -199,7 +191,7 @@ export async function userActionsPlugin(
   }
   if (passkeys) {
     await register('remove-passkeys', {
-      title: 'Remove the passkeys of',
+      title: ({ email }) => `Remove the passkeys of ${email}`,
       consequences:
         'No passkey of the user can be used to sign in any more, and the user gets an e-mail about it. A user without a password needs a password link to sign in. Make sure first that the person who asks for it is the user.',
       button: 'Remove passkeys',
@@ -213,7 +205,7 @@ export async function userActionsPlugin(
   }
   if (resync) {
     await register('resync', {
-      title: 'Sync with the payment provider:',
+      title: ({ email }) => `Sync with the payment provider: ${email}`,
       consequences:
         'The subscriptions of the user are read from the payment provider and replace the stored ones.',
       button: 'Sync',
@@ -224,7 +216,7 @@ export async function userActionsPlugin(
   }
 
   await register('delete', {
-    title: 'Delete',
+    title: ({ email }) => `Delete ${email}`,
     consequences:
       'The account is closed at once, its subscriptions are cancelled at the payment provider, and what is stored about the user is deleted. This cannot be undone.',
     button: 'Delete user',
@@ -233,11 +225,11 @@ export async function userActionsPlugin(
     timeoutMs: PROVIDER_TIMEOUT_MS,
     run: ({ id }, _, by) => users.delete(id, by),
     done: 'The user was deleted.',
-    returnTo: 'users',
+    returnTo: () => 'users',
   });
 
   await register('end-sessions', {
-    title: 'End all sessions of',
+    title: ({ email }) => `End all sessions of ${email}`,
     consequences: 'From the next request on, the user has to sign in again on every device.',
     button: 'End all sessions',
     isDestructive: true,

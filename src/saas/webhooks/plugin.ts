@@ -1,6 +1,6 @@
 import { type TObject, Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { type Action, type Input, registerAction } from '../../shared/console-kit/actions.js';
+import { actionsOn, type Input, registerAction } from '../../shared/console-kit/actions.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
 import { registerList } from '../../shared/console-kit/lists.js';
@@ -153,18 +153,12 @@ async function registerChanges(
   fastify: FastifyTypebox,
   { console, endpoints, deliveries }: WebhookPagesOptions,
 ): Promise<void> {
-  type Change<Of extends TObject, Result> = Omit<
-    Action<EndpointView, Of, Result>,
-    'path' | 'section' | 'find' | 'returnTo'
-  > & { returnTo?(): string };
-  const register = <Of extends TObject, Result>(verb: string, change: Change<Of, Result>) =>
-    registerAction<EndpointView, Of, Result>(fastify, console, {
-      path: `${SECTION}/:id/${verb}`,
-      section: SECTION,
-      find: ({ id = '' }) => endpoints.find(id),
-      returnTo: pageOf,
-      ...change,
-    });
+  const register = actionsOn<EndpointView>(fastify, console, {
+    path: `${SECTION}/:id`,
+    section: SECTION,
+    find: ({ id = '' }) => endpoints.find(id),
+    returnTo: pageOf,
+  });
 
   await registerAction<object, typeof Fields, { endpoint: EndpointView; secret: string }>(fastify, console, {
     path: `${SECTION}/create`,

@@ -169,6 +169,25 @@ export async function registerAction<Target, Fields extends TObject, Result = un
   );
 }
 
+/** Registers the actions on things of one kind, each by its verb below the path of the thing. */
+export const actionsOn =
+  <Target>(
+    fastify: FastifyTypebox,
+    console: Console,
+    { path, ...common }: Pick<Action<Target>, 'path' | 'section' | 'find' | 'returnTo'>,
+  ) =>
+  <Fields extends TObject = TObject, Result = unknown>(
+    verb: string,
+    action: Omit<Action<Target, Fields, Result>, 'path' | 'section' | 'find' | 'returnTo'> & {
+      returnTo?(target: Target): string;
+    },
+  ): Promise<void> =>
+    registerAction<Target, Fields, Result>(fastify, console, {
+      path: `${path}/${verb}`,
+      ...common,
+      ...action,
+    });
+
 function sendSecrets<Target, Fields extends TObject, Result>(
   console: Console,
   { section, returnTo }: Action<Target, Fields, Result>,
