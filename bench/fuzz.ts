@@ -72,7 +72,7 @@ function tell(product: string, result: FuzzResult): void {
       .join(', '),
     `the loop stood still for ${longestStall.toFixed(0)} ms at most`,
     untouched.length > 0 ? `nothing reached ${untouched.join(', ')}` : 'every route was reached',
-    unsuccessful.length > 0 ? `no success at ${unsuccessful.join(', ')}` : 'every route has succeeded, too',
+    `no success at ${unsuccessful.join(', ')}`,
     `${problems.length} problems`,
     ...problems.slice(0, 10),
   ];

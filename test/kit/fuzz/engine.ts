@@ -1,6 +1,5 @@
 import { performance } from 'node:perf_hooks';
 import type { FastifyInstance, RouteOptions } from 'fastify';
-import { MINUTE } from '../../../src/core/kernel/clock.js';
 import type { FakeClock } from '../clock.js';
 import { watchStalls } from '../stall.js';
 import { type Dice, diceOf } from '../stripe-simulator.js';
@@ -26,18 +25,12 @@ export interface FuzzTarget {
   clock: FakeClock;
   /** A client with public knowledge. */
   visitor(dice: Dice): Visitor;
-  /** Routes that cannot succeed in a fuzz, each with the reason. */
-  unattainable: Readonly<Record<string, string>>;
   /** The codes that a 503 may have. */
   unavailable: readonly string[];
   /** The code in the JSON of an error; `undefined` if it has another shape. */
   codeOf(body: unknown): string | undefined;
   /** Answers that the OpenAPI document does not describe. */
   undocumented?: string[];
-  /** The routes that lead to a route, in order. Default: the page at the same path. */
-  stepsTo?: Readonly<Record<string, readonly string[]>>;
-  /** Replaces what mutated requests may have spoilt, like an operator who was disabled, for the visitors to come. */
-  renew?(): Promise<void>;
   /** Signs in as usual. @throws if that no longer works */
   prove(): Promise<void>;
   stop(): Promise<void>;
@@ -68,7 +61,7 @@ export interface FuzzResult {
   statuses: Record<number, number>;
   /** The longest delay of the event loop, client and server together, in milliseconds of processor time. */
   longestStall: number;
-  /** Routes that no request reached, and attainable routes that never succeeded, not even with valid requests at the end. */
+  /** Routes that no request reached, and those that never succeeded. */
   untouched: string[];
   unsuccessful: string[];
   problems: string[];
@@ -93,9 +86,6 @@ const VALID = 0.4;
 const BUSIEST = 0.25;
 const BROKEN_BYTES = 0.02;
 
-/** How many clients that spoil nothing ask every route in the end, one after another, unless each has succeeded before. */
-const UNSPOILT_ROUNDS = 30;
-
 /** @throws if signing in fails afterwards */
 export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<FuzzResult> {
   const { requests, seed, clients = 32, progress = () => {} } = options;
@@ -111,10 +101,6 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
   // In turn, so that no route is left out by chance.
   let turn = 0;
   const nextRoute = () => target.routes[turn++ % target.routes.length] as Route;
-
-  const count = (name: string, { status }: FuzzAnswer): void => {
-    tally.set(name, (tally.get(name) ?? new Set()).add(status));
-  };
 
   const work = async (number: number): Promise<void> => {
     const dice = diceOf(seed * 1000 + number);
@@ -147,50 +133,15 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
       statuses[answer.status] = (statuses[answer.status] ?? 0) + 1;
       if (isBroken) continue;
       // A spoilt request may have another method than the route.
-      count(`${request.method} ${route.url}`, answer);
+      const name = `${request.method} ${route.url}`;
+      tally.set(name, (tally.get(name) ?? new Set()).add(answer.status));
       if (answer.status < 400) await visitor.learn(request, answer);
     }
     connection.end();
   };
 
-  const names = target.routes.map(nameOf);
-  const hasSucceeded = (name: string) => [...(tally.get(name) ?? [])].some((status) => status < 400);
-  const unsuccessful = () =>
-    names.filter((name) => !hasSucceeded(name) && !Object.hasOwn(target.unattainable, name));
-
-  // Whether a route can succeed must not depend on what chance has spoilt before it.
-  const workUnspoilt = async (round: number): Promise<void> => {
-    await target.renew?.();
-    const visitor = target.visitor(diceOf(seed * 1000 + clients + round));
-    const connection = new FuzzConnection(target.url);
-    const visit = async (route: Route): Promise<void> => {
-      const request = visitor.draft(route);
-      const answer = await connection.exchange(bytesOf(request));
-      if (!answer || answer.status >= 400) return;
-      count(nameOf(route), answer);
-      await visitor.learn(request, answer);
-    };
-    // Past the pauses between mails.
-    target.clock.advance(MINUTE);
-    for (const route of target.routes.flatMap((each) => [each, ...target.busiest])) {
-      progress(done);
-      await visit(route);
-      // At once, as long as what it needs from the last one is good.
-      for (const name of unsuccessful()) {
-        const steps = new Set([...(target.stepsTo?.[name] ?? [name.replace(/^\w+/, 'GET')]), name]);
-        for (const step of steps) {
-          const next = target.routes.find((each) => nameOf(each) === step);
-          if (next) await visit(next);
-        }
-      }
-      if (unsuccessful().length === 0) break;
-    }
-    connection.end();
-  };
   try {
     await Promise.all(Array.from({ length: clients }, (_, number) => work(number)));
-    for (let round = 0; round < UNSPOILT_ROUNDS && unsuccessful().length > 0; round++)
-      await workUnspoilt(round);
     await target.prove();
   } finally {
     stalls.end();
@@ -199,6 +150,8 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
   problems.push(...(target.undocumented ?? []));
   if (Reflect.has({}, 'x')) problems.push('Object.prototype has a property x');
   const { user, system } = process.cpuUsage(cpuSince);
+  const names = target.routes.map(({ method, url }) => `${method} ${url}`);
+  const hasSucceeded = (name: string) => [...(tally.get(name) ?? [])].some((status) => status < 400);
   return {
     requests: done,
     cpuSeconds: (user + system) / 1e6,
@@ -206,12 +159,10 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
     statuses,
     longestStall: stalls.longest(),
     untouched: names.filter((name) => !tally.has(name)),
-    unsuccessful: unsuccessful(),
+    unsuccessful: names.filter((name) => !hasSucceeded(name)),
     problems,
   };
 }
-
-const nameOf = ({ method, url }: Route): string => `${method} ${url}`;
 
 /** Reports what no answer may contain, whatever the request. */
 function problemsOf(answer: FuzzAnswer, { codeOf, unavailable }: FuzzTarget): string[] {
