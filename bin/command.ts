@@ -1,6 +1,9 @@
 import { Command, type ParseOptionsResult } from 'commander';
 import { style } from './terminal.js';
 
+/** The id of a key, a hash in base64url, if it begins with a hyphen, as one in 64 does; no option is as long. */
+const HASH = /^-[\w-]{42}$/;
+
 /** Options of every command. */
 export interface CommonOptions {
   json?: true;
@@ -28,8 +31,14 @@ export class CommandLine extends Command {
     const words = argv.map((word, index) => (index < count ? word.replace(/^-(?=[a-z]{2})/, '--') : word));
     if (isGroup) return super.parseOptions(words);
     this.#checkValues(words.slice(0, count));
-    const { operands, unknown } = super.parseOptions(words);
-    return { operands, unknown: unknown.map((word) => word.replace(/^(--[\w-]+)=.*/s, '$1')) };
+    const hashes = argv.slice(0, count).filter((word) => HASH.test(word));
+    const { operands, unknown } = super.parseOptions(
+      words.filter((_, index) => !HASH.test(argv[index] ?? '') || index >= count),
+    );
+    return {
+      operands: [...operands, ...hashes],
+      unknown: unknown.map((word) => word.replace(/^(--[\w-]+)=.*/s, '$1')),
+    };
   }
 
   /** Rejects `--json=yes`, and `--name --json` instead of taking the second option for a name. */

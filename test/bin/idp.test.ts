@@ -289,6 +289,8 @@ t.test('failures print one sentence, invalid arguments the usage', async (t) => 
   const failing: [string[], RegExp][] = [
     [['agent', 'mint', 'taken'], /^This handle is already taken\.\n$/],
     [['agent', 'mint', 'a b'], /^The request is invalid\.\n {2}handle must contain no colon/],
+    // An id that looks like an option.
+    [['agent', 'key', 'remove', 'taken', `-${'k'.repeat(42)}`], /^taken has no key -k{42}\.\n$/],
     [['agent', 'rotate', 'nobody'], /^No principal has the handle nobody\.\n$/],
     [['client', 'create', ','], /redirect_uris must contain at least one URI, like https:/],
     [['client', 'create', 'https://x.test/,http://*'], /redirect_uris\.1 must not contain/],

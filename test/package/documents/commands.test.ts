@@ -60,7 +60,11 @@ async function paste(
 ): Promise<string> {
   const path = `${programsFolder(t)}:${process.env['PATH']}`;
   const options = { cwd, env: { PATH: path, ...env } };
-  return (await run('sh', ['-ec', commands], options)).stdout;
+  // Traced, so that a failure says which command it was.
+  const pasted = run('sh', ['-exc', commands], options).catch(({ stdout, stderr }) => {
+    throw new Error(`a command failed:\n${stdout}\n${stderr.slice(-3000)}`);
+  });
+  return (await pasted).stdout;
 }
 
 /** A running idp, its folder, and its issuer as its clients name it. */
