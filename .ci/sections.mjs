@@ -51,7 +51,7 @@ export const SECTIONS = [
       saas/auth/explore saas/auth/foreign-hashes
       saas/billing/crashes
       bin/audit bin/backup bin/doctor bin/documents bin/idp bin/login bin/programs bin/start bin/users bin/workers
-      browser/checkout browser/csrf browser/passkeys browser/sign-in
+      browser/checkout browser/passkeys browser/sign-in
       bin/canaries
       client/browser
       package/documents/commands
@@ -159,7 +159,7 @@ export const SECTIONS = [
     // A descriptor for each connection, at both ends.
     run: 'ulimit -n "$(ulimit -Hn)" && npm run test:hostile',
     tests: list(
-      'campaign/hostile/connections campaign/hostile/growth campaign/hostile/guards campaign/hostile/load campaign/hostile/wire',
+      'campaign/hostile/connections campaign/hostile/growth campaign/hostile/load campaign/hostile/wire',
     ),
   },
   { name: 'fuzz', part: 4, run: 'npm run fuzz -- --requests 30000' },

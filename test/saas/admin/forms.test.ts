@@ -1,7 +1,20 @@
 import t from 'tap';
+import { createServer } from '../../../src/saas/server.js';
 import { readForm } from '../../kit/agent.js';
-import { auditOf, basic, type SaasApp, SECRETS, saasApp, storeOf } from '../../kit/app.js';
+import {
+  auditOf,
+  basic,
+  PASSWORD,
+  type SaasApp,
+  SECRETS,
+  saasApp,
+  storeOf,
+  testOptions,
+} from '../../kit/app.js';
+import { fakeClock } from '../../kit/clock.js';
+import { collectRoutes } from '../../kit/fuzz/engine.js';
 import { countedRandom } from '../../kit/random.js';
+import { readRows } from '../../kit/sqlite.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 
 /** The settings as a form, without JavaScript. */
@@ -135,4 +148,65 @@ t.test('the form and its redirect use the configured paths', async (t) => {
   });
   t.equal(sent.status, 200);
   t.match(await sent.text(), 'By a browser');
+});
+
+/** What the admin area can change. Jobs, throttles, the audit and the attempts to send a mail change without it. */
+const STATE = ['users', 'sessions', 'settings', 'subscriptions', 'payments', 'webhook_endpoints'];
+
+t.test('no action takes what the page of another site sends, and no page changes anything', async (t) => {
+  const options = testOptions(temporaryFolder(t));
+  const server = createServer({
+    ...options,
+    ...{ clock: fakeClock(), webhooks: true, settingsEncryptionKey: 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9' },
+    customSettings: { seats: { schema: { type: 'integer' }, default: 1 } },
+  } as never);
+  t.teardown(() => server.stop());
+  const routes = collectRoutes(server.fastify).filter(({ url }) => /^\/admin\b/.test(url));
+  const inject = (method: string, url: string, headers = {}, payload: string | object = {}) =>
+    server.fastify.inject({ method: method as 'POST', url, headers: { ...ADMIN, ...headers }, payload });
+  const registered = await inject(
+    'POST',
+    '/api/auth/register',
+    {},
+    { email: 'ada@example.test', password: PASSWORD },
+  );
+  const { id } = registered.json().data.user;
+  const sessions = (await inject('GET', `/admin/api/users/${id}/sessions`)).json().data.items;
+  const file = options.databaseUri.replace('sqlite:', '');
+  const state = () =>
+    STATE.map((table) => JSON.stringify(readRows(file, `SELECT id, doc FROM ${table} ORDER BY id`)));
+  const before = state();
+
+  const changes = {
+    name: 'Taken over',
+    confirm: 'ada@example.test',
+    plan: 'pro',
+    siteName: 'Taken over',
+    version: '0',
+  };
+  const token = `9${'9'.repeat(13)}.${'A'.repeat(43)}`;
+  const form = new URLSearchParams({ ...changes, token }).toString();
+  const json = JSON.stringify(changes);
+  let actions = 0;
+  for (const { method, url } of routes) {
+    const path = url.replace(':session', sessions[0].id).replace(':id', id);
+    if (method === 'GET') {
+      await inject('GET', path, { 'sec-fetch-site': 'cross-site' });
+      continue;
+    }
+    actions++;
+    for (const site of ['cross-site', 'same-site', undefined]) {
+      const from = site ? { 'sec-fetch-site': site } : {};
+      for (const [type, body] of [
+        ['application/x-www-form-urlencoded', form],
+        ['text/plain', json],
+        ['application/json', json],
+      ] as const) {
+        const { statusCode } = await inject(method, path, { ...from, 'content-type': type }, body);
+        t.ok([403, 415].includes(statusCode), `${method} ${path}, ${type} ${site}: ${statusCode}`);
+      }
+    }
+  }
+  t.ok(actions > 20, `${actions} actions`);
+  t.same(state(), before);
 });

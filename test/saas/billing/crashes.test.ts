@@ -24,11 +24,9 @@ import { type FakeClock, fakeClock } from '../../kit/clock.js';
 import { committing } from '../../kit/events.js';
 import { explore } from '../../kit/explore.js';
 import { signWebhook } from '../../kit/sign-webhook.js';
-import { toldEvents, toldMails } from '../../kit/stripe-expectations.js';
 import { STORM_SECRET, UNSUBSCRIBED } from '../../kit/stripe-fixture.js';
-import { Killed } from '../../kit/stripe-killable-store.js';
 import { outage } from '../../kit/stripe-outage.js';
-import { boot, storm } from '../../kit/stripe-storm.js';
+import { storm } from '../../kit/stripe-storm.js';
 import { CONFIG, eventOf, invoiceEvent, KEY, provider, subscriptionEvent } from './kit.js';
 
 /** `npm run test:storms` has twenty. */
@@ -42,98 +40,10 @@ const object = (status: string) => ({
   items: { data: [{ price: { id: 'price_pro', lookup_key: 'pro' } }] },
 });
 
-/** The events before the kill, the event during it, and the expected result. */
-const SCENES: Record<
-  string,
-  { before: Json[]; event: Json & { id: string }; status: string; mails: number }
-> = {
-  created: {
-    before: [],
-    event: subscriptionEvent('created', 0, object('active')),
-    status: 'active',
-    mails: 0,
-  },
-  'changed terms': {
-    before: [subscriptionEvent('created', 0, object('active'))],
-    event: subscriptionEvent('updated', 1, { ...object('active'), cancel_at_period_end: true }),
-    status: 'active',
-    mails: 0,
-  },
-  'a changed status': {
-    before: [subscriptionEvent('created', 0, object('active'))],
-    event: subscriptionEvent('updated', 1, object('past_due')),
-    status: 'past_due',
-    mails: 0,
-  },
-  deleted: {
-    before: [subscriptionEvent('created', 0, object('active'))],
-    event: subscriptionEvent('deleted', 1, object('canceled')),
-    status: 'canceled',
-    mails: 1,
-  },
-  'a failed invoice': {
-    before: [subscriptionEvent('created', 0, object('active'))],
-    event: invoiceEvent('failed', 1, { customer: 'cus_1', subscription: 'sub_1' }),
-    status: 'past_due',
-    mails: 1,
-  },
-};
-
-/** A store with one customer, processes on it, and a function that delivers events to them. */
-async function billingFixture(apiUrl = 'http://127.0.0.1:1') {
-  const store = await openStore('sqlite::memory:');
-  const clock = fakeClock();
-  const told = { count: 0 };
-  await insertAda(store);
-  const receive = ({ billing }: ReturnType<typeof boot>, event: Json) => {
-    const body = JSON.stringify(event);
-    const signature = signWebhook(body, STORM_SECRET, clock.now());
-    return billing.webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
-  };
-  return { store, clock, start: () => boot(store, clock, apiUrl, told), receive };
-}
-
 async function insertAda(store: Store): Promise<void> {
   await userCollection(store).insert({ id: 'usr_1', email: 'a@b.test', ...UNSUBSCRIBED, createdAt: 1 });
   await customerCollection(store).insert({ id: 'cus_1', userId: 'usr_1', createdAt: 1 });
 }
-
-t.test('a process killed at any step has done all or nothing, and the next delivery the rest', async (t) => {
-  for (const [name, { before, event, status, mails }] of Object.entries(SCENES)) {
-    let steps = 0;
-    for (let isOver = false; !isOver; steps++) {
-      for (const isInTime of [false, true]) {
-        const { store, clock, start, receive } = await billingFixture();
-        const first = start();
-        for (const earlier of before) await receive(first, earlier);
-        const at = `${name}: killed at step ${steps}, ${isInTime ? 'after' : 'before'} the store`;
-        const effects = async () => {
-          const stored = await subscriptionCollection(store).findOne({ id: 'sub_1' });
-          const user = await userCollection(store).findOne({ id: 'usr_1' });
-          t.equal(user?.subscriptionStatus, stored?.status ?? 'none', at);
-          const processed = await paymentEventCollection(store).count({ id: event.id, outcome: 'processed' });
-          const events = toldEvents(store).page({ sort: 'id', limit: 99 });
-          const told = (await events).items.filter(({ payload }) => payload.id === event.id).length;
-          return [processed, told, await toldMails(store).count()];
-        };
-        const all = [1, name === 'a failed invoice' ? 2 : 1, mails];
-        Object.assign(first.life, { fuse: steps, isInTime });
-        const outcome = await receive(first, event).catch((error: unknown) => error);
-        if (!(outcome instanceof Killed)) isOver = true;
-        const isDone =
-          (await paymentEventCollection(store).count({ id: event.id, outcome: 'processed' })) > 0;
-        t.same(await effects(), isDone ? all : [0, 0, 0], at);
-        clock.advance(EVENT_LEASE_MS);
-        t.equal(await receive(start(), event), isDone ? 'duplicate' : 'processed', at);
-        t.same(await effects(), all, at);
-        t.match(await subscriptionCollection(store).findOne({ id: 'sub_1' }), { status, plan: 'pro' }, at);
-        await store.close();
-      }
-    }
-    const calls = { 'changed terms': 2, 'a changed status': 4 }[name];
-    if (calls !== undefined) t.equal(steps, calls + 1, `${name} has ${calls} calls of the store`);
-  }
-});
 
 /**
  * Explores deliveries to processes that each receive one event. A delivery that would have to wait for another one fails; in the end all
@@ -264,27 +174,6 @@ t.test('a stored event whose type has no effect here is completed as ignored', a
   for (const id of ['evt_1', 'evt_2']) {
     const { outcome, payload: left } = (await events.findOne({ id })) ?? {};
     t.strictSame({ outcome, left }, { outcome: 'ignored', left: undefined });
-  }
-});
-
-t.test('a sync killed at any step changes the user with the subscription', async (t) => {
-  const api = await provider(t);
-  const truth = api.world.subscribe('cus_1', 'usr_1', false);
-  for (let fuse = 0, isOver = false; !isOver; fuse++) {
-    const { store, start, receive } = await billingFixture(api.url);
-    const first = start();
-    await receive(first, subscriptionEvent('created', 1, { ...object('active'), id: truth.id }));
-    truth.status = 'past_due';
-    Object.assign(first.life, { fuse, isInTime: true });
-    await first.billing.resync.run({ userId: 'usr_1' }).catch((error: unknown) => {
-      if (!first.life.isOver) throw error;
-    });
-    isOver = !first.life.isOver;
-    const stored = await subscriptionCollection(store).findOne({ id: truth.id });
-    const user = await userCollection(store).findOne({ id: 'usr_1' });
-    t.equal(user?.subscriptionStatus, stored?.status, `killed after step ${fuse}`);
-    if (isOver) t.equal(stored?.status, 'past_due');
-    await store.close();
   }
 });
 

@@ -6,13 +6,13 @@ export default [
     in: 'complete',
     replace: 'const result = await commit([own, ...parts, record])',
     by: 'await commit([own]); const result = await commit([...parts, record])',
-    tests: [['saas/billing/crashes', 'a process killed at any step has done all or nothing, and the next']],
+    tests: [['saas/billing/crashes', 'in every interleaving of deliveries, with a crash of one']],
   },
   {
     name: "the user's record is written as it was before the change", file: 'saas/billing/holdings.ts',
     in: 'withChanged',
     replace: '[...stored.filter(({ id }) => id !== changed.id), changed]', by: 'stored',
-    tests: [['saas/billing/crashes', 'a process killed at any step has done all or nothing, and the next']],
+    tests: [['saas/billing/crashes', 'in every interleaving of deliveries, with a crash of one']],
   },
   {
     name: "the user's record is written although it has changed since it was read",

@@ -211,11 +211,16 @@ for (const [name, product] of Object.entries(PRODUCTS)) {
     };
 
     let kept = 0;
-    for (const { method, path } of guarded) {
+    const kinds = new Set<string>();
+    for (const { method, path, level } of guarded) {
+      // Guards belong to routes, so that what a spelling does is the same for all that look alike.
+      const kind = `${level} ${method} ${path.split('/').length}`;
+      const isNew = !kinds.has(kind);
+      kinds.add(kind);
       const json = { 'content-type': 'application/json', 'x-requested-with': 'test' };
       const withBody = method === 'GET' ? {} : { headers: json, body: '{"name":"Intruder","version":0}' };
       const variants: Asked[] = [
-        ...spellings(path).map((target) => ({ method, target, ...withBody })),
+        ...(isNew ? spellings(path) : [path]).map((target) => ({ method, target, ...withBody })),
         ...['HEAD', 'TRACE', 'PROPFIND', 'QUERY', 'get', 'Get', 'FOO', 'GET\t'].map((other) => ({
           method: other,
           target: path,
@@ -244,7 +249,7 @@ for (const [name, product] of Object.entries(PRODUCTS)) {
       ];
       for (const asked of variants) if (isRefusedBeforeHandler(asked, await ask(asked))) kept++;
     }
-    t.ok(kept > guarded.length * 80, `${kept} requests were refused`);
+    t.ok(kept > guarded.length * 20 + kinds.size * 60, `${kept} requests were refused`);
 
     await t.test('CONNECT is refused and upgrades are ignored', async (t) => {
       for (const { path } of guarded) {
