@@ -213,40 +213,6 @@ await onChromium((browser) => {
     },
   );
 
-  t.test('a person manages several passkeys, and a removed one no longer signs in', async (t) => {
-    const { start, origin, human, enter, add, signOut, arrive } = await setUp(t);
-    const { page, devtools, authenticator } = await openDevice(t, browser);
-    await enter(page);
-    await add(page, 'Laptop');
-    await page.getByRole('button', { name: 'Add a passkey' }).click();
-    const alert = page.getByRole('alert');
-    t.match(await alert.innerText(), 'already has a passkey of your account');
-    // Chromium allows one internal authenticator.
-    const key = { ...AUTHENTICATOR, transport: 'usb' as const };
-    await devtools.send('WebAuthn.removeVirtualAuthenticator', { authenticatorId: authenticator });
-    await devtools.send('WebAuthn.addVirtualAuthenticator', { options: key });
-    await add(page, 'Security key');
-    await page.locator('summary').first().click();
-    await page.getByLabel('New name').first().fill('Old laptop');
-    await page.getByRole('button', { name: 'Save the name' }).first().click();
-    await page.waitForURL(/done=passkey-renamed/);
-    t.match(await page.locator('.entries').innerText(), /Old laptop[\s\S]*Security key/);
-
-    await signOut(page);
-    await page.goto(start);
-    await arrive(page, () => button(page).click());
-    await page.goto(`${origin}/account/passkeys`);
-    await page.getByRole('button', { name: 'Remove: Security key' }).click();
-    await page.waitForURL(/done=passkey-removed/);
-    t.notMatch(await page.locator('.entries').innerText(), 'Security key');
-    await signOut(page);
-    await page.goto(start);
-    await button(page).click();
-    await page.getByRole('alert').filter({ hasText: 'The passkey was not accepted' }).waitFor();
-    await fillSignIn(page, human.handle);
-    t.match(await arrive(page, () => page.getByLabel('Password').press('Enter')), { acr: '0' });
-  });
-
   t.test('without user verification, the page says that no passkey was used', async (t) => {
     const { start, enter, add, signOut, arrive } = await setUp(t);
     const { page, devtools, authenticator } = await openDevice(t, browser);

@@ -41,21 +41,15 @@ const ENVIRONMENT: Record<ProgramName, Record<string, string>> = {
 
 const PROBE = `--import=${compiled('test/campaign/hostile/probe.js')}`;
 
-/**
- * Starts the program in development, where local requests are not limited.
- *
- * @param descriptors limits the file descriptors of the program; by default those of this process
- */
+/** Starts the program in development, where local requests are not limited. */
 export async function startTarget(
   t: Test,
   name: ProgramName,
   more: Record<string, string> = {},
-  descriptors?: number,
 ): Promise<Target> {
   const args = [compiled(`bin/${name}.js`), 'serve', '-p', '0', '--log-level', 'error', '--json'];
-  const limited = ['-c', `ulimit -n ${descriptors} && exec "$0" "$@"`, process.execPath, ...args];
-  const program = startCommand(t, descriptors === undefined ? process.execPath : 'sh', {
-    args: descriptors === undefined ? args : limited,
+  const program = startCommand(t, process.execPath, {
+    args,
     cwd: temporaryFolder(t),
     env: { ...ENVIRONMENT[name], ...more, NODE_OPTIONS: `${PROBE} ${more['NODE_OPTIONS'] ?? ''}` },
   });

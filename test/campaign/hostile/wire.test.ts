@@ -1,16 +1,6 @@
 import { once } from 'node:events';
 import t, { type Test } from 'tap';
-import { basic, SECRETS } from '../../kit/app.js';
-import { signWebhook } from '../../kit/sign-webhook.js';
-import {
-  closing,
-  PROGRAMS,
-  type ProgramName,
-  sizeOf,
-  startTarget,
-  statusesOf,
-  type Target,
-} from './target.js';
+import { closing, PROGRAMS, type ProgramName, startTarget, statusesOf, type Target } from './target.js';
 
 /** Malformed requests, sent to both programs as their users start them. */
 
@@ -19,45 +9,11 @@ t.jobs = 4;
 /** Processor time for which one request may block all others, in milliseconds. */
 const STALL = 200;
 
-/** Where each program reads JSON and forms without authentication. */
-const JSON_PATHS: Record<ProgramName, readonly [path: string, limit: number][]> = {
-  'saas-backend': [
-    ['/api/auth/login', 16],
-    ['/api/auth/register', 16],
-    ['/api/billing/webhook', 512],
-  ],
-  idp: [
-    ['/v1/accounts', 16],
-    ['/token', 64],
-  ],
+/** Where each program reads JSON without authentication, at most 16 KiB. */
+const JSON_PATHS: Record<ProgramName, string> = {
+  'saas-backend': '/api/auth/login',
+  idp: '/v1/accounts',
 };
-const FORM_PATHS: Record<ProgramName, readonly [path: string, limit: number][]> = {
-  'saas-backend': [
-    ['/admin/settings', 16],
-    ['/api/auth/reset-password', 16],
-  ],
-  idp: [
-    ['/token', 64],
-    ['/revoke', 16],
-    ['/introspect', 16],
-    ['/authorize', 16],
-    ['/authorize/login', 16],
-    ['/logout', 16],
-  ],
-};
-
-const FORM = 'application/x-www-form-urlencoded';
-
-function post(path: string, type: string, body: string): string {
-  const now = Date.now();
-  const more = [
-    `authorization: ${basic()}`,
-    'sec-fetch-site: same-origin',
-    `payment-signature: ${path.endsWith('webhook') ? signWebhook(body, SECRETS.paymentWebhookSecret, now) : ''}`,
-  ];
-  const head = [`POST ${path} HTTP/1.1`, 'host: x', `content-type: ${type}`, ...more];
-  return `${head.join('\r\n')}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
-}
 
 /** Answered with 200 if parsed as a second request. */
 const SMUGGLED = 'GET /health HTTP/1.1\r\nhost: smuggled\r\n\r\n';
@@ -109,34 +65,7 @@ function ambiguous(path: string): Record<string, string> {
   const chunked = 'transfer-encoding: chunked';
   const length = `content-length: ${SMUGGLED.length}`;
   const empty = '0\r\n\r\n';
-  const lengths = [
-    '+5',
-    '-1',
-    '0x5',
-    '5, 5',
-    '5,6',
-    '5 5',
-    '1e1',
-    '5_0',
-    '٥',
-    '99999999999999999999',
-    '',
-    '5;',
-    '5\v',
-  ];
-  const codings = [
-    'identity',
-    'xchunked',
-    'chunked, identity',
-    'chunkedx',
-    'chunke',
-    '\vchunked',
-    'chunked\v',
-    '"chunked"',
-    'gzip',
-  ];
-  const sizes = ['0x5', '-5', '+5', 'g', '', ' 5', '5 5', 'fffffffffffffffff', '5\n', '5\r', '5\0', '٥'];
-  const all: Record<string, string> = {
+  return {
     'length, then coding': head(length, chunked) + empty + SMUGGLED,
     'coding, then length': head(chunked, length) + empty + SMUGGLED,
     'length of nothing, and coding': `${head('content-length: 0', chunked)}2a\r\n${SMUGGLED}`,
@@ -164,16 +93,12 @@ function ambiguous(path: string): Record<string, string> {
     'HTTP/2 by prior knowledge': `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n${SMUGGLED}`,
     'no host': `POST ${path} HTTP/1.1\r\n${length}\r\n\r\n${SMUGGLED}`,
     'two hosts': head('host: y', length) + SMUGGLED,
+    'a negative length': head('content-length: -1') + SMUGGLED,
+    'a list of lengths': head('content-length: 5, 5') + SMUGGLED,
+    'another coding': head('transfer-encoding: xchunked', length) + empty + SMUGGLED,
+    'a size that is none': `${head(chunked)}0x5\r\n{}\r\n${empty}${SMUGGLED}`,
     TLS: `\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03${SMUGGLED}`,
   };
-  for (const value of lengths)
-    all[`content-length: ${JSON.stringify(value)}`] = head(`content-length: ${value}`) + SMUGGLED;
-  for (const value of codings)
-    all[`transfer-encoding: ${JSON.stringify(value)}`] =
-      head(`transfer-encoding: ${value}`, length) + empty + SMUGGLED;
-  for (const value of sizes)
-    all[`a chunk of ${JSON.stringify(value)}`] = `${head(chunked)}${value}\r\n{}\r\n${empty}${SMUGGLED}`;
-  return all;
 }
 
 for (const name of PROGRAMS) {
@@ -188,7 +113,7 @@ for (const name of PROGRAMS) {
     await target.probe();
 
     await t.test('ambiguous message lengths are refused', async (t) => {
-      for (const [what, bytes] of Object.entries(ambiguous(JSON_PATHS[name][0]?.[0] ?? ''))) {
+      for (const [what, bytes] of Object.entries(ambiguous(JSON_PATHS[name]))) {
         const statuses = await answersTo(target, Buffer.from(bytes, 'latin1'));
         t.ok(statuses.length <= 1, `${what}: ${statuses}`);
         t.ok(
@@ -253,54 +178,12 @@ for (const name of PROGRAMS) {
       await isAlive(t, 'headers');
     });
 
-    await t.test('deeply nested JSON, huge numbers and many fields are refused', async (t) => {
-      for (const [path, kibibytes] of JSON_PATHS[name]) {
-        const most = kibibytes * 1024;
-        const deep = (levels: number) => `{"email":${'['.repeat(levels)}${']'.repeat(levels)}}`;
-        for (const body of [
-          deep(500_000),
-          '['.repeat(500_000),
-          '{"a":'.repeat(500_000),
-          deep(most / 2 - 10),
-          '['.repeat(most),
-          '{"a":'.repeat(most / 5),
-          `{"email":1e400,"handle":-1e400,"password":1e400,"created":1e400,"type":1e400,"id":1e400}`,
-          `{"email":${'9'.repeat(most - 20)}}`,
-          `{"created":0.${'0'.repeat(most - 30)}1e999999999}`,
-          `{${'"a":1,'.repeat(most / 6 - 3)}"b":1}`,
-          `{"email":"${'\\u0000'.repeat(most / 6 - 5)}"}`,
-          `"${'\\'.repeat(most - 2)}"`,
-        ]) {
-          const [status = 0] = statusesOf(await target.tell(post(path, 'application/json', body)));
-          const isRefused = body.length > most ? status === 413 : status >= 200 && status < 500;
-          t.ok(isRefused, `${path} ${body.slice(0, 20)} of ${body.length}: ${status}`);
-        }
-      }
-      for (const [path, kibibytes] of FORM_PATHS[name]) {
-        const most = kibibytes * 1024;
-        for (const body of [
-          'a=1&'.repeat(200_000),
-          '&'.repeat(most - 1),
-          'a&'.repeat(most / 2 - 1),
-          '%'.repeat(most - 1),
-          Array.from({ length: most / 8 }, (_, index) => index.toString(36)).join('&'),
-          `a${'[b]'.repeat(most / 3 - 4)}=c`,
-        ]) {
-          const [status = 0] = statusesOf(await target.tell(post(path, FORM, body)));
-          // A route without forms refuses them first.
-          const isRefused = body.length > most ? [413, 415].includes(status) : status >= 200 && status < 500;
-          t.ok(isRefused, `${path} ${body.slice(0, 10)} of ${body.length}: ${status}`);
-        }
-      }
-      await isAlive(t, 'bodies');
-    });
-
     await t.test(
       'clients rejected during an upload receive the error response, and nothing more',
       async (t) => {
         // One program for each: what a program discards within a few seconds has a limit.
         const [small, large] = await Promise.all([startTarget(t, name), startTarget(t, name)]);
-        const [[path]] = JSON_PATHS[name] as [[string, number]];
+        const path = JSON_PATHS[name];
         const piece = 'x'.repeat(2 ** 16);
         const chunk = `${piece.length.toString(16)}\r\n${piece}\r\n`;
         const json = 'content-type: application/json\r\n';
@@ -341,46 +224,6 @@ for (const name of PROGRAMS) {
         t.match(await large.tell(SMUGGLED), /^HTTP\/1\.1 200 /, 'others are served');
       },
     );
-  });
-}
-
-// Takes half a minute. The basic cases are in test/core/server/server.test.ts.
-const IN_FULL = sizeOf(0, 1) === 1;
-for (const name of IN_FULL ? PROGRAMS : []) {
-  t.test(`${name} disconnects slow clients`, { buffered: true }, async (t) => {
-    const target = await startTarget(t, name);
-    const [[path]] = JSON_PATHS[name] as [[string, number]];
-    const body = `POST ${path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n`;
-    /** What is sent at first → what is sent every second. */
-    const slow: Record<string, [string, string]> = {
-      silence: ['', ''],
-      'a request line': ['GET /heal', 'x'],
-      headers: ['GET /health HTTP/1.1\r\nhost: x\r\n', 'x: y\r\n'],
-      'a body': [`${body}content-length: 99\r\n\r\n{`, ' '],
-      chunks: [`${body}transfer-encoding: chunked\r\n\r\n`, '1\r\n \r\n'],
-      'a chunk extension': [`${body}transfer-encoding: chunked\r\n\r\n2;`, 'x'],
-      trailers: [`${body}transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n`, 'x: y\r\n'],
-      'what was to be continued': [`${body}content-length: 99\r\nexpect: 100-continue\r\n\r\n`, ''],
-      'empty lines': ['\r\n', '\r\n'],
-      'unread answers': [SMUGGLED.repeat(50_000), SMUGGLED],
-    };
-    const ends = Object.entries(slow).map(async ([what, [begin, more]]) => {
-      const socket = target.open();
-      let received = '';
-      if (what !== 'unread answers') socket.on('data', (bytes) => (received += bytes));
-      const closed = closing(socket);
-      if (begin !== '') socket.write(begin);
-      const drip = more === '' ? undefined : setInterval(() => socket.write(more), 1000);
-      await closed;
-      clearInterval(drip);
-      t.notMatch(received, /^HTTP\/1\.1 [235]/, what);
-    });
-    // Half closed: no more data can come, so the server does not wait.
-    for (const begin of ['', 'GET /health HTTP/1.1\r\nhost:', `${body}content-length: 99\r\n\r\n{`]) {
-      t.notMatch(await target.tellLast(begin), /^HTTP\/1\.1 [235]/, `half of ${begin.length} bytes`);
-    }
-    await Promise.all(ends);
-    t.match(await target.tell(SMUGGLED), /^HTTP\/1\.1 200 /);
   });
 }
 

@@ -1,4 +1,4 @@
-/** Outages of a replica set of three members, as the calls and the clients of both products see them. */
+/** Outages of a replica set of three members, as the clients of both products see them. */
 
 import { EventEmitter } from 'node:events';
 import mongodbPlugin from '@fastify/mongodb';
@@ -10,17 +10,16 @@ import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { createBackgroundTasks } from '../../../src/core/ops/background-tasks.js';
 import { Semaphore } from '../../../src/core/ops/semaphore.js';
 import { CALL_TIMEOUT_MS } from '../../../src/core/storage/calls.js';
-import { StoreUnavailable, type Where } from '../../../src/core/storage/collection.js';
+import { StoreUnavailable } from '../../../src/core/storage/collection.js';
 import { Connection } from '../../../src/core/storage/mongodb/connection.js';
 import { CurrentReads } from '../../../src/core/storage/mongodb/current-reads.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { currentBudget, RequestBudget } from '../../../src/core/storage/request-budget.js';
-import { PASSWORD, type SaasApp, SECRETS, saasApp } from '../../kit/app.js';
+import { PASSWORD, type SaasApp, saasApp } from '../../kit/app.js';
 import { type IdpApp, idpApp } from '../../kit/idp.js';
 import { pluginRules } from '../../kit/plugin-rules.js';
-import { signWebhook } from '../../kit/sign-webhook.js';
 import { waitUntil } from '../../kit/wait.js';
-import { type Thing, thing, things } from './kit.js';
+import { thing, things } from './kit.js';
 import { onReplicaSet, type ReplicaSet } from './replica-set.js';
 
 const STORE_TIMEOUT_MS = 20;
@@ -200,68 +199,10 @@ await onReplicaSet((set) => {
   t.test('a store that is opened while there is no primary waits for one', (t) =>
     startsWithoutPrimary(t, set),
   );
-  t.test('while the primary is frozen, calls succeed on the next one and take effect once', (t) =>
-    frozenPrimary(t, set),
-  );
-  t.test(
-    'while the primary is frozen, requests get a regular response or a 503, and recover without it',
-    (t) => answersWhileFrozen(t, set),
-  );
   t.test('what took effect unnoticed while the majority was frozen is repeated without penalty', (t) =>
     frozenMajority(t, set),
   );
 });
-
-/** Requests of every kind, repeated until one that was sent after the freeze has succeeded. */
-async function answersWhileFrozen(t: Test, set: ReplicaSet): Promise<void> {
-  const app = await saasApp(t, { databaseUri: set.fresh() });
-  const idp = await idpApp(t, { databaseUri: set.fresh(), clock: app.clock });
-  const { accessToken, email } = await app.signUp();
-  const agent = await idp.mintAgent();
-  const client = await idp.createClient();
-  // Every event and every agent is a new one: what was answered 503 may have been written.
-  let sent = 0;
-  const deliver = () => {
-    const object = { id: 'sub_1', object: 'subscription', customer: 'cus_1', status: 'active' };
-    const created = Math.floor(app.clock.now() / 1000);
-    const type = 'customer.subscription.updated';
-    const body = JSON.stringify({ id: `evt_${sent++}`, object: 'event', type, created, data: { object } });
-    const signature = signWebhook(body, SECRETS.paymentWebhookSecret, app.clock.now());
-    const headers = { 'payment-signature': signature, 'content-type': 'application/json' };
-    return app.request('POST', '/api/billing/webhook', { headers, body });
-  };
-  const headers = { authorization: `Bearer ${accessToken}` };
-  const requests: Record<string, () => Promise<{ status: number }>> = {
-    'saas-backend: ready': () => app.request('GET', '/ready'),
-    'saas-backend: me': () => app.request('GET', '/api/auth/me', { headers }),
-    'saas-backend: a write': () =>
-      app.request('PATCH', '/api/user/profile', { headers, body: { name: 'Ada' } }),
-    'saas-backend: login': () =>
-      app.request('POST', '/api/auth/login', { body: { email, password: PASSWORD } }),
-    'saas-backend: webhook': deliver,
-    'saas-backend: admin': () => app.admin('GET', '/admin'),
-    'idp: ready': () => idp.request('GET', '/ready'),
-    'idp: authorize': () => idp.authorize(client, agent),
-    'idp: mint': () => idp.admin('POST', '/v1/agents', { handle: `a${sent++}@agents.example.test` }),
-  };
-  const old = await set.primary();
-  let isFrozen = false;
-  const others: string[] = [];
-  const lanes = Object.entries(requests).map(async ([what, send]) => {
-    for (;;) {
-      const wasFrozen = isFrozen;
-      const { status } = await send();
-      if (status < 400 && wasFrozen) return;
-      if (status >= 400 && status !== 503) others.push(`${what}: ${status}`);
-    }
-  });
-  const thaw = set.freeze(t, (address) => address === old);
-  isFrozen = true;
-  await Promise.all(lanes);
-  t.not(await set.primary(), old, 'before the frozen one continues');
-  t.same([...new Set(others)], []);
-  thaw();
-}
 
 /** Both products: refreshes, a code and links, answered 503 by one process, repeated at another one. */
 async function frozenMajority(t: Test, set: ReplicaSet): Promise<void> {
@@ -360,52 +301,4 @@ async function startsWithoutPrimary(t: Test, set: ReplicaSet): Promise<void> {
   const store = await opening;
   await things(store).insert(thing('a'));
   await store.close();
-}
-
-/** Concurrent calls. */
-const LANES = 8;
-
-async function frozenPrimary(t: Test, set: ReplicaSet): Promise<void> {
-  const store = await openStore(set.fresh());
-  t.teardown(() => store.close());
-  const all = things(store);
-  const ids = Array.from({ length: LANES }, (_, index) => `l${index}`);
-  await Promise.all(ids.map((id) => all.insert(thing(id, { count: 0 }))));
-  const old = await set.primary();
-  let isFrozen = false;
-  const refused: unknown[] = [];
-  const change = { inc: { count: 1 } };
-  const calls = [
-    (where: Where<Thing>) => all.changeOne(where, change),
-    async (where: Where<Thing>) => (await all.updateOne(where, change)) !== null,
-  ];
-  /** Counts until a call that was made after the freeze has succeeded. */
-  const lane = async (id: string, index: number) => {
-    const call = calls[index % calls.length] as (typeof calls)[number];
-    let acknowledged = 0;
-    let unknown = 0;
-    for (;;) {
-      const wasFrozen = isFrozen;
-      // While every outcome is known, so is the count: a repetition must neither miss it nor take effect twice.
-      const where = unknown === 0 ? { id, count: acknowledged } : { id };
-      const isChanged = await call(where).catch((error: unknown) => void refused.push(error));
-      if (isChanged === undefined) unknown++;
-      else acknowledged++;
-      if (isChanged === false || (isChanged && wasFrozen)) return { id, acknowledged, unknown, isChanged };
-    }
-  };
-  const lanes = ids.map(lane);
-  const thaw = set.freeze(t, (address) => address === old);
-  isFrozen = true;
-  const ended = await Promise.all(lanes);
-  t.not(await set.primary(), old, 'before the frozen one continues');
-  for (const error of refused) t.type(error, StoreUnavailable);
-  for (const { id, acknowledged, unknown, isChanged } of ended) {
-    t.ok(isChanged, 'the document was there');
-    const count = (await all.findOne({ id }))?.count ?? 0;
-    t.ok(count >= acknowledged && count <= acknowledged + unknown, `${id}: ${count} of ${acknowledged}`);
-  }
-  await Promise.all([store.ready(), all.count()]);
-  thaw();
-  await all.insert(thing('after'));
 }

@@ -304,6 +304,32 @@ t.test('fifty exchanges of one token have one successor', async (t) => {
   t.equal((await introspect(idp, files, body.access_token)).body.active, true);
 });
 
+t.test('an end beside exchanges ends all that they give', async (t) => {
+  const { idp, files, browser, delegate, exchange } = await delegationWorld(t, HERE);
+  const first = await delegate();
+  const page = await browser.open(`${await idp.listen()}/account`);
+  const ending = browser.submit(page, {}, '/account/delegations/end');
+  const answers = await Promise.all(Array.from({ length: 8 }, () => exchange(first.delegation_token)));
+  t.match((await ending).body, sentence('account.done.delegation-ended'));
+  for (const { access_token, delegation_token } of [first, ...answers.map(({ body }) => body)]) {
+    if (access_token === undefined) continue;
+    t.equal((await introspect(idp, files, access_token)).body.active, false);
+    t.equal((await exchange(delegation_token)).status, 400);
+  }
+});
+
+t.test('of permissions at the same time one remains, and only its token works', async (t) => {
+  const { idp, browser, ask, redeem, exchange } = await delegationWorld(t);
+  const pages = [await ask(), await ask(), await ask()];
+  const allowed = await Promise.all(pages.map((page) => browser.submit(page, { decision: 'allow' })));
+  const redeemed = await Promise.all(allowed.map(({ location }) => redeem(codeIn(location))));
+  t.equal(await delegationCollection(await idpStore(t, idp)).count(), 1);
+  const statuses: number[] = [];
+  for (const { body } of redeemed)
+    if (body.delegation_token) statuses.push((await exchange(body.delegation_token)).status);
+  t.equal(statuses.filter((status) => status === 200).length, 1, `${statuses}`);
+});
+
 t.test('oauth4webapi exchanges the token of a delegation, with a bound key', async (t) => {
   const { idp, client, agent, allow } = await delegationWorld(t, HERE);
   const issuer = idp.server.fastify.idp.issuer();

@@ -1,8 +1,13 @@
 import t from 'tap';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
+import { createCommit } from '../../../src/core/ops/commit.js';
+import { createClients } from '../../../src/idp/provisioning/clients.js';
 import { clientCollection, principalCollection } from '../../../src/idp/provisioning/store.js';
 import { auditOf, basic, PASSWORD } from '../../kit/app.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { ADMIN_TOKEN, type Credentials, comparable, type IdpApp, idpApp, idpStore } from '../../kit/idp.js';
+import { COMMAND_SOURCE } from '../../kit/operator.js';
+import { countedRandom } from '../../kit/random.js';
 import { REGISTRABLE, UNREGISTRABLE } from '../../kit/redirect-uris.js';
 
 /** How the operator manages existing principals, and agents their own account. */
@@ -241,6 +246,26 @@ t.test('the secret of a client is returned once, and a public client has none', 
     created.map(({ subject }) => subject),
     [body.client_id, native.client_id],
   );
+});
+
+t.test('of eight rotations of one secret at the same time one is made, and its secret works', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const store = await idpStore(t, idp);
+  const clients = createClients(clientCollection(store), {
+    ...{
+      commit: createCommit(store),
+      audit: SILENT_AUDIT,
+      clock: idp.clock,
+      random: countedRandom('rotations'),
+    },
+  } as never);
+  const rotate = () => clients.rotate(client.id, { atOnce: true }, COMMAND_SOURCE);
+  const rotated = await Promise.all(Array.from({ length: 8 }, rotate));
+  const [secret = '', ...more] = rotated.filter((one) => one !== null);
+  t.equal(more.length, 0);
+  const code = await idp.codeFor(client, await idp.mintAgent());
+  t.equal((await idp.redeem({ ...client, secret }, code)).status, 200);
 });
 
 t.test('client metadata that is not supported is refused by its name', async (t) => {

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap';
 import { sessionCollection, userCollection } from '../../../src/saas/auth/store.js';
 import { customerCollection } from '../../../src/saas/billing/store.js';
 import { mailCollection } from '../../../src/shared/email/store.js';
-import { auditOf, basic, PASSWORD, SECRETS, storeOf } from '../../kit/app.js';
+import { auditOf, PASSWORD, storeOf } from '../../kit/app.js';
 import { sentence } from '../../kit/sentences.js';
 import { waitUntil } from '../../kit/wait.js';
 import { CHANGED, type MailedApp, MOVED, mailedApp, RESET, VERIFY, WELCOME } from './kit.js';
@@ -185,28 +185,6 @@ t.test('registration can be closed, and maintenance closes everything but the ad
   t.equal(await app.me(account), 503);
   t.equal((await app.post('/auth/refresh', { refreshToken: account.refreshToken })).status, 200);
   t.equal((await app.admin('GET', '/admin')).status, 200);
-});
-
-t.test('the admin area shows neither passwords nor tokens nor links', async (t) => {
-  const app = await mailedApp(t);
-  const account = await app.signUp();
-  await app.post('/auth/forgot-password', { email: account.email });
-  const link = await app.tokenIn(RESET);
-  const user = await userCollection(await storeOf(t, app)).findOne({ id: account.id });
-  for (const path of ['/admin', '/admin/api/settings']) {
-    const { status, text } = await app.request('GET', path, { headers: { authorization: basic() } });
-    t.equal(status, 200);
-    for (const secret of [
-      user?.passwordHash,
-      user?.resetHash,
-      link,
-      account.refreshToken,
-      PASSWORD,
-      SECRETS.paymentWebhookSecret,
-    ]) {
-      t.notOk(text.includes(String(secret)), path);
-    }
-  }
 });
 
 t.test('the audit log records who did what from where, and no secret', async (t) => {
