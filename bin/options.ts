@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { createReadStream, type ReadStream, readFileSync, statSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { TObject, TProperties } from 'typebox';
 import { parseList, resolveOptions } from '../src/core/config/options.js';
@@ -8,6 +8,7 @@ import { systemRandom } from '../src/core/kernel/secrets.js';
 import { withoutByteOrderMark } from '../src/core/kernel/text.js';
 import { KINDS, type Kind } from '../src/idp/provisioning/store.js';
 import type { AllowedResource } from '../src/idp/trust/store.js';
+import { fail } from './terminal.js';
 
 /** Values of options that several commands read. */
 
@@ -73,3 +74,15 @@ export function parseAllowedResource(text: string, before: AllowedResource[] = [
 /** As JSON with all fields; as text in the form of the option. */
 export const resourcesView = (resources: AllowedResource[], json: boolean | undefined) =>
   json ? resources : resources.map(({ resource, scopes }) => `${resource}=${scopes.join(',')}`).join(' ');
+
+/** The file that an argument names, or standard input for `-`, and its size if it is known. */
+export function openInput(file: string): {
+  input: ReadStream | typeof process.stdin;
+  bytes: number | undefined;
+} {
+  if (file === '-') return { input: process.stdin, bytes: undefined };
+  const state = statSync(file, { throwIfNoEntry: false });
+  if (!state) fail(1, `there is no file ${file}.`);
+  if (state.isDirectory()) fail(1, `${file} is a folder. Name a file with lines of JSON, like users.ndjson.`);
+  return { input: createReadStream(file), bytes: state.isFile() ? state.size : undefined };
+}

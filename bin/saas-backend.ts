@@ -12,7 +12,7 @@ await run({
     audit: 'Read the audit: list, purge',
     doctor: 'Check the configuration, the store and the port',
     user: 'Manage users: create, import, show, suspend, unsuspend, grant',
-    billing: 'Repair what lost webhooks would have changed: resync',
+    billing: 'Repair subscriptions, link customers: resync, import',
   },
   defaultCommand: 'serve',
   examples: examples(

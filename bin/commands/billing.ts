@@ -1,6 +1,7 @@
 import { systemClock } from '../../src/core/kernel/clock.js';
 import { openBillingAdministration } from '../../src/saas/administration.js';
 import { PROVIDER_RETENTION_MS } from '../../src/saas/billing/events/recovery.js';
+import { defineImport } from '../billing/import.js';
 import type { CommandLine, CommonOptions } from '../command.js';
 import { createProgress } from '../progress.js';
 import { SAAS, withStore } from '../store.js';
@@ -18,7 +19,7 @@ Then all subscriptions are compared with the payment provider. The command can b
 the server runs. It exits with 1 when the provider fails to answer for a customer, and when --user names no customer.`;
 
 export function define(group: CommandLine): void {
-  group.examples('saas-backend billing resync --dry-run');
+  group.examples('saas-backend billing resync --dry-run', 'saas-backend billing import --dry-run');
   group
     .command('resync')
     .summary('Repair what lost webhooks would have changed')
@@ -32,6 +33,7 @@ export function define(group: CommandLine): void {
       'saas-backend billing resync --user usr_0197',
     )
     .action(resync);
+  defineImport(group);
 }
 
 async function resync(options: ResyncOptions, command: CommandLine): Promise<void> {

@@ -1,10 +1,9 @@
-import { createReadStream, type ReadStream, statSync } from 'node:fs';
 import { addAbortSignal } from 'node:stream';
 import { DAY, systemClock } from '../../src/core/kernel/clock.js';
 import { openUserAdministration, type UserAdministration } from '../../src/saas/administration.js';
 import type { ManagedUser, UserKey } from '../../src/saas/auth/users/users.js';
 import type { CommandLine, CommonOptions } from '../command.js';
-import { displayName } from '../options.js';
+import { displayName, openInput } from '../options.js';
 import { askPassword, readPassword } from '../password.js';
 import { createProgress } from '../progress.js';
 import { SAAS, withStore } from '../store.js';
@@ -20,7 +19,7 @@ because other users of the machine can read arguments.`;
 const IMPORT = `Import users of another system with their password hashes.
 
 Each line is a JSON object with "email" and, optionally, "id", "name", "passwordHash", "emailVerified", "createdAt", \
-"publicMetadata" and "privateMetadata". Hashes of argon2, bcrypt, scrypt (also of Firebase) and PBKDF2 stay as they are until the user signs in. Existing accounts never change, so an import can be repeated. The command \
+"customerId" (of the payment provider), "publicMetadata" and "privateMetadata". Hashes of argon2, bcrypt, scrypt (also of Firebase) and PBKDF2 stay as they are until the user signs in. Existing accounts never change, so an import can be repeated. The command \
 exits with 1 when it refuses a line.`;
 
 const SUSPEND = `Suspend an account at once and end its sessions, tokens and mailed links. A subscription continues to be \
@@ -147,14 +146,6 @@ async function importFile(file: string, options: ImportOptions): Promise<void> {
     if (interrupted) complain('Interrupted. The imported users stay; the same command imports the rest.');
     if (interrupted || refused > 0) process.exitCode = interrupted ? 130 : 1;
   });
-}
-
-function openInput(file: string): { input: ReadStream | typeof process.stdin; bytes: number | undefined } {
-  if (file === '-') return { input: process.stdin, bytes: undefined };
-  const state = statSync(file, { throwIfNoEntry: false });
-  if (!state) fail(1, `there is no file ${file}.`);
-  if (state.isDirectory()) fail(1, `${file} is a folder. Name a file with lines of JSON, like users.ndjson.`);
-  return { input: createReadStream(file), bytes: state.isFile() ? state.size : undefined };
 }
 
 async function suspend(users: UserAdministration, by: UserKey): Promise<ManagedUser> {

@@ -77,7 +77,7 @@ export async function openBillingAdministration(warn: Warn) {
   });
   const store = await openExistingStore(values.databaseUri);
   const { billing } = createModules(store, { values, production, warn });
-  return { run: billing.resync.run, close: store.close };
+  return { run: billing.resync.run, importCustomers: billing.importCustomers.run, close: store.close };
 }
 
 /** Resolves only the given options, because the environment of a command may lack the others. */
@@ -118,6 +118,7 @@ function createModules(store: Store, { values, production, warn }: CommandOption
     users: documents,
     summaryOf: billing.summaryOf,
     siteName: settings.siteName,
+    customers: billing.customers,
     event: events.event,
   });
   return { users, billing };

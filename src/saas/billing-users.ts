@@ -1,6 +1,7 @@
 import type { Change, Where } from '../core/storage/collection.js';
 import { isDisabled, type UserDocument, type Users } from './auth/store.js';
-import type { BillingUsers } from './billing/users.js';
+import { findUser } from './auth/users/users.js';
+import type { BillingUser, BillingUsers } from './billing/users.js';
 
 /** Adapts the users' records for billing. */
 export function billingUsers(users: Users): BillingUsers {
@@ -9,17 +10,18 @@ export function billingUsers(users: Users): BillingUsers {
     if (rev !== undefined) where.subscriptionRev = rev === 0 ? null : rev;
     return users.changing(where, { set, inc: { subscriptionRev: 1 } });
   };
+  const view = (user: UserDocument | null): BillingUser | null => {
+    if (!user) return null;
+    const { id, email, name = '', emailVerified, locale, grant, subscriptionRev: rev = 0, deletingAt } = user;
+    const { subscriptionsHeld: held = [], createdAt } = user;
+    const isBeingDeleted = deletingAt !== undefined;
+    const isOpen = !isDisabled(user);
+    const state = { isOpen, isBeingDeleted, held, createdAt };
+    return { id, rev, email, name, emailVerified, locale, ...state, ...(grant && { grant }) };
+  };
   return {
-    async find(id) {
-      const user = await users.findOne({ id });
-      if (!user) return null;
-      const { email, name = '', emailVerified, locale, grant, subscriptionRev: rev = 0, deletingAt } = user;
-      const { subscriptionsHeld: held = [], createdAt } = user;
-      const isBeingDeleted = deletingAt !== undefined;
-      const isOpen = !isDisabled(user);
-      const state = { isOpen, isBeingDeleted, held, createdAt };
-      return { id, rev, email, name, emailVerified, locale, ...state, ...(grant && { grant }) };
-    },
+    find: async (id) => view(await users.findOne({ id })),
+    findByEmail: async (email) => view(await findUser(users, { email })),
 
     profileChanges: {
       async list(limit) {

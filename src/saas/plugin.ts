@@ -104,6 +104,7 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
     siteName: settings.siteName,
     marksProfileChanges: values.paymentSecretKey !== undefined,
     profileChanged: billing.sendProfiles,
+    customers: billing.customers,
   });
   const { mails } = createAccountMailsModule(context, {
     config: values,

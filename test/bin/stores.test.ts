@@ -45,6 +45,7 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'resource rotate': ['https://api.example.test'],
   'resource remove': ['https://api.example.test'],
   'billing resync': [],
+  'billing import': [],
   'user show': ['ada@example.test'],
   'user suspend': ['ada@example.test'],
   'user unsuspend': ['ada@example.test'],

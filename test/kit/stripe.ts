@@ -31,7 +31,7 @@ export interface StripeApi {
   readonly url: string;
   readonly calls: readonly ProviderCall[];
   /** Idempotency key → customer. */
-  readonly customers: ReadonlyMap<string, Json>;
+  readonly customers: Map<string, Json>;
   readonly sessions: Map<string, Json>;
   readonly invoices: Json[];
   /** Meter events in the order of their arrival, with the time of the provider in seconds. */
@@ -143,6 +143,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       ),
     'GET /v1/customers/:id': (_call, id) =>
       [...customers.values()].find((customer) => customer['id'] === id) ?? null,
+    'GET /v1/customers': (call) => listOf([...customers.values()], call),
     'POST /v1/customers/:id': ({ form }, id) => {
       const found = [...customers.values()].find((customer) => customer['id'] === id);
       if (!found) return missing('customer');

@@ -26,7 +26,7 @@ import { type PresentUser, sessionCollection, toUserView, type Users } from './s
 import { createAccountExport, createSendExport } from './users/export.js';
 import { createSuspension } from './users/suspension.js';
 import { createUserLists } from './users/user-lists.js';
-import { createStoreUser, createUserDirectory } from './users/users.js';
+import { type CustomerOwners, createStoreUser, createUserDirectory } from './users/users.js';
 
 /** Users, without sessions and HTTP: what the other domains and the command line need. */
 export type UsersModule = ReturnType<typeof createUsersModule>;
@@ -40,6 +40,7 @@ export interface UsersModuleOptions {
   marksProfileChanges?: boolean;
   /** Called after an address or a name has changed, so that other systems receive it soon. */
   profileChanged?(): void;
+  customers: CustomerOwners;
   event: EventOf<AuthEvents>;
 }
 
@@ -51,6 +52,7 @@ export function createUsersModule(
     siteName,
     marksProfileChanges = false,
     profileChanged: afterCommit = () => undefined,
+    customers,
     event,
   }: UsersModuleOptions,
 ) {
@@ -68,6 +70,7 @@ export function createUsersModule(
     foreignHashes,
     profileMark,
     profileChanged,
+    customers,
     event,
   };
   const newUsers = { ...dependencies, storeUser: createStoreUser(dependencies) };

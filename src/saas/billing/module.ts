@@ -11,6 +11,7 @@ import {
   createBillingContext,
 } from './context.js';
 import { type CustomerLinks, createCustomerLinks, createEnsureCustomer } from './customers/customers.js';
+import { createCustomerImport } from './customers/import.js';
 import { createProfileSync } from './customers/profile-sync.js';
 import { createSummaryOf } from './entitlement.js';
 import { createPaymentEvents } from './events/module.js';
@@ -29,6 +30,7 @@ import { createQuotas } from './quotas/service.js';
 import { type BillingJobDependencies, createBillingJobs } from './reconcile.js';
 import { createRecords } from './records.js';
 import { createResync } from './resync.js';
+import { CUSTOMER_COLLECTION } from './store.js';
 import { createSubscriptionChanges } from './subscription/changes.js';
 import { createDuplicates } from './subscription/duplicates.js';
 import { createSubscriptionService } from './subscription/service.js';
@@ -88,6 +90,10 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
     /** Absent if neither an API key nor a webhook secret is configured. */
     figures: isConfigured ? createBillingFigures(context) : undefined,
     duplicates,
+    /** Links customers of the provider that existed before to users. */
+    importCustomers: createCustomerImport(context, { links, sync }),
+    /** For the commit of a new user. */
+    customers: { collection: CUSTOMER_COLLECTION, linking: links.linking },
     resync: createResync(context, {
       sync,
       recovery: events.recovery,

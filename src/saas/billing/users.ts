@@ -4,6 +4,8 @@ import type { SubscriptionDocument } from './store.js';
 /** Access to the users' records, which belong to another domain. */
 export interface BillingUsers {
   find(userId: string): Promise<BillingUser | null>;
+  /** By the address, in any case. */
+  findByEmail(email: string): Promise<BillingUser | null>;
   /** The users whose address or name has changed. */
   profileChanges: {
     list(limit: number): Promise<{ userId: string; changedAt: number }[]>;

@@ -22,6 +22,7 @@ import { CHEAP, PASSWORD } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
 import { withEachCall } from '../../kit/each-call.js';
 import { countedRandom } from '../../kit/random.js';
+import { NO_CUSTOMERS } from '../../kit/users.js';
 import { webhooksOn } from '../webhooks/kit.js';
 import { serviceOn } from './explored-service.js';
 
@@ -89,6 +90,7 @@ async function accounts(t: Test, engine: string, uri: string) {
   const { foreignHashes, presentUser } = createUsersModule(context, {
     ...{ users, siteName, event },
     summaryOf: () => ({ status: 'none', plan: 'free', entitled: false }),
+    customers: NO_CUSTOMERS,
   });
   const links: Record<string, string> = {};
   const outbox = createOutbox({

@@ -7,6 +7,7 @@ import { auditOf, CHEAP, PASSWORD, saasApp, storeOf } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
 import { countedRandom } from '../../kit/random.js';
+import { NO_CUSTOMERS } from '../../kit/users.js';
 
 /** Accounts created by code. */
 
@@ -49,6 +50,7 @@ t.test('creation by code refuses what registration refuses', async (t) => {
     [{ email, passwordHash: 'plain' }, 'passwordHash'],
     [{ email, passwordHash: BCRYPT, password: PASSWORD }, 'passwordHash'],
     [{ email, emailVerified: 'yes' }, 'emailVerified'],
+    [{ email, customerId: 'ada' }, 'customerId'],
     [{ email, createdAt: app.clock.now() + 1 }, 'createdAt'],
   ];
   for (const [input, path] of wrong) {
@@ -108,6 +110,7 @@ t.test('an import accepts a byte order mark and refuses other encodings', async 
     {
       users,
       storeUser: users.insert,
+      customers: NO_CUSTOMERS,
       passwords: createPasswords(countedRandom(), CHEAP),
       passwordPolicy: { validate: async () => {} },
       siteName: async () => 'SaaS',

@@ -63,6 +63,9 @@ t.test(
         };
         await gateway.createCheckout({ ...order, mode: 'subscription', item, edited }, 'edited');
       },
+      async customerPages() {
+        for await (const page of gateway.customerPages()) t.ok(page.length > 0);
+      },
       createPortal: () =>
         gateway.createPortal({ customerId: 'cus_1', returnUrl: 'https://app.example.test/' }),
       checkoutSession: () => gateway.checkoutSession('cs_1'),

@@ -1,7 +1,6 @@
 import { AppError } from '../../../core/kernel/errors.js';
 import type { Audit } from '../../../core/ops/audit.js';
 import { UniqueViolation } from '../../../core/storage/collection.js';
-import type { Users } from '../store.js';
 import { METADATA_KINDS } from '../users/metadata.js';
 import { insertUser, type NewUser, type NewUserDependencies, type StoreUser } from '../users/users.js';
 import { type Line, readLines } from './import-lines.js';
@@ -33,11 +32,14 @@ const BATCH_SIZE = 128;
 /** More than twice the maximum of metadata. */
 const MAX_LINE_BYTES = 32 * 1024;
 
-const FIELDS = [...['id', 'email', 'name', 'passwordHash', 'emailVerified', 'createdAt'], ...METADATA_KINDS];
+const FIELDS = [
+  ...['id', 'email', 'name', 'passwordHash', 'emailVerified', 'createdAt', 'customerId'],
+  ...METADATA_KINDS,
+];
 
 /**
  * Imports users of another system from lines of JSON: `{ email, id?, name?, passwordHash?, emailVerified?, createdAt?,
- * publicMetadata?, privateMetadata? }`.
+ * customerId?, publicMetadata?, privateMetadata? }`.
  * Invalid lines are skipped, and existing accounts stay unchanged, so that an import can be repeated.
  *
  * @throws StoreUnavailable; the users imported before remain
@@ -47,7 +49,7 @@ export async function importUsers(
   { dryRun = false, onRefused, onProgress, signal }: ImportOptions,
   deps: NewUserDependencies & { audit: Audit },
 ): Promise<ImportReport> {
-  const target = dryRun ? { ...deps, storeUser: createDryRun(deps.users) } : deps;
+  const target = dryRun ? { ...deps, storeUser: createDryRun(deps) } : deps;
   const report: ImportReport = { lines: 0, created: 0, existing: 0, refused: 0, interrupted: false };
   let batch: Line[] = [];
   const importBatch = async (bytes: number) => {
@@ -82,14 +84,20 @@ export async function importUsers(
 }
 
 /** Stores nothing, and detects duplicates as a real import would. */
-function createDryRun(users: Pick<Users, 'findOne'>): StoreUser {
+function createDryRun({ users, customers }: Pick<NewUserDependencies, 'users' | 'customers'>): StoreUser {
   // An ID has no @.
   const imported = new Set<string>();
-  return async ({ id, email }) => {
+  const linked = new Set<string>();
+  return async ({ id, email }, { customerId }) => {
     const isStored = (await users.findOne({ email })) !== null;
     if (isStored || imported.has(email)) throw new UniqueViolation('users', 'email');
     imported.add(email);
     if (imported.has(id)) throw new UniqueViolation('users', 'id');
+    if (customerId !== undefined) {
+      const isFree = (await customers.linking(id, customerId)) !== undefined;
+      if (!isFree || linked.has(customerId)) throw new UniqueViolation(customers.collection, 'id');
+      linked.add(customerId);
+    }
     imported.add(id);
   };
 }

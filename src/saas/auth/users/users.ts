@@ -22,6 +22,7 @@ import {
   type Page,
   type PageQuery,
   UniqueViolation,
+  type Write,
 } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
 import { authErrors } from '../errors.js';
@@ -212,25 +213,44 @@ export interface NewUser extends MetadataInput {
   emailVerified?: boolean;
   /** Unix time in milliseconds. Default: now. */
   createdAt?: number;
+  /** The user's customer at the payment provider, such as `cus_…`. */
+  customerId?: string;
+}
+
+/** What is stored with a new user. */
+export interface NewUserParts {
+  record?: Effect | undefined;
+  customerId?: string | undefined;
 }
 
 /** Stores a new user, with what follows from it. @throws UniqueViolation */
-export type StoreUser = (user: UserDocument, record: Effect | undefined) => Promise<void>;
+export type StoreUser = (user: UserDocument, parts: NewUserParts) => Promise<void>;
+
+/** The customers at the payment provider. */
+export interface CustomerOwners {
+  collection: string;
+  /** Undefined if the customer belongs to a user already. */
+  linking(userId: string, customerId: string): Promise<Write | undefined>;
+}
 
 export interface StoreUserDependencies {
   users: Pick<Users, 'inserting'>;
   foreignHashes: Pick<ForeignHashes, 'adding'>;
+  customers: CustomerOwners;
   presentUser: PresentUser;
   commit: CommitParts;
   event: EventOf<AuthEvents>;
 }
 
 export const createStoreUser =
-  ({ users, foreignHashes, presentUser, commit, event }: StoreUserDependencies): StoreUser =>
-  async (user, record) => {
+  ({ users, foreignHashes, customers, presentUser, commit, event }: StoreUserDependencies): StoreUser =>
+  async (user, { record, customerId }) => {
+    const link = customerId === undefined ? undefined : await customers.linking(user.id, customerId);
+    if (customerId !== undefined && !link) throw new UniqueViolation(customers.collection, 'id');
     await commit([
       users.inserting(user),
       foreignHashes.adding(user),
+      link,
       await event('user.registered', { userId: user.id, user: presentUser(user) }),
       record,
     ]);
@@ -239,6 +259,7 @@ export const createStoreUser =
 export interface NewUserDependencies {
   users: Pick<Users, 'findOne'>;
   storeUser: StoreUser;
+  customers: CustomerOwners;
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
   siteName(): Promise<string>;
@@ -268,8 +289,12 @@ export async function insertUser(
   const passwordHash = password === undefined ? input.passwordHash : await passwords.hash(password);
   const metadata = mergeMetadata({}, input);
   const user = newUserDocument({ id, email, name, passwordHash, emailVerified, metadata }, createdAt, deps);
-  await deps.storeUser(user, recordOf?.(user.id)).catch(async (error: unknown) => {
+  const { customerId } = given;
+  await deps.storeUser(user, { record: recordOf?.(user.id), customerId }).catch(async (error: unknown) => {
     if (!(error instanceof UniqueViolation)) throw error;
+    // An account that was imported before has its customer.
+    if (error.collection === deps.customers.collection)
+      throw (await deps.users.findOne({ email: user.email })) ? authErrors.EMAIL_TAKEN() : CUSTOMER_TAKEN();
     // Of concurrent insertions with one ID, or of two lines of an import.
     const isOther = error.field === 'id' && (await deps.users.findOne({ id: user.id }))?.email !== user.email;
     throw isOther ? ID_TAKEN() : authErrors.EMAIL_TAKEN();
@@ -282,7 +307,7 @@ function validateNewUser(
   input: Partial<Record<keyof NewUser, unknown>>,
   { passwords, clock }: NewUserDependencies,
 ): ErrorDetail[] {
-  const { id, email, password, passwordHash, createdAt } = input;
+  const { id, email, password, passwordHash, createdAt, customerId } = input;
   const problems: Record<keyof NewUser, string | null | false> = {
     id:
       !(id === undefined || (typeof id === 'string' && USER_ID.test(id))) &&
@@ -297,6 +322,9 @@ function validateNewUser(
         ? 'cannot be combined with a password: send one of them'
         : !(typeof passwordHash === 'string' && passwords.accepts(passwordHash)) &&
           'must be an argon2, bcrypt, scrypt or PBKDF2 hash of usual cost'),
+    customerId:
+      !(customerId === undefined || (typeof customerId === 'string' && CUSTOMER_ID.test(customerId))) &&
+      `must be the ID of a customer, like cus_1Ada; given: ${formatValue(customerId)}`,
     createdAt:
       !(createdAt === undefined || (Number.isSafeInteger(createdAt) && isPast(createdAt as number, clock))) &&
       `must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: ${formatValue(createdAt)}`,
@@ -306,7 +334,11 @@ function validateNewUser(
 
 const USER_ID = /^[\w-]{1,64}$/;
 
+const CUSTOMER_ID = /^cus_\w{1,250}$/;
+
 const ID_TAKEN = () => invalidFields({ path: 'id', message: 'belongs to another account' });
+
+const CUSTOMER_TAKEN = () => invalidFields({ path: 'customerId', message: 'belongs to another account' });
 
 /** Without the spaces that files and forms add around an address and a name. Blank names and other types stay for the validation. */
 export function trimmedProfile<T extends { email?: unknown; name?: unknown }>(given: T): T {

@@ -127,6 +127,14 @@ export function createGateway(
       return requireList(found).data.flatMap((customer) => idOf(customer) ?? []);
     },
 
+    /** Every customer, in pages. */
+    async *customerPages() {
+      const pages = eachPage((after) =>
+        call((stripe) => stripe.customers.list({ limit: PAGE_SIZE, ...after })),
+      );
+      for await (const { data } of pages) yield data.map(asObject);
+    },
+
     async createPortal({
       customerId,
       returnUrl,
