@@ -83,8 +83,8 @@ export default [
   },
   {
     name: 'a hook that fails lets everybody register', file: 'saas/auth/hooks.ts', in: 'createHooks',
-    replace: '() => beforeRegister(registration)).catch(failed)',
-    by: '() => beforeRegister(registration)).catch(() => undefined)',
+    replace: "beforeRegister(registration)).catch( failed('beforeRegister'), )",
+    by: 'beforeRegister(registration)).catch(() => undefined)',
     tests: [['saas/auth/hooks', 'a registration fails without a trace if its hook throws, hangs or answers']],
   },
   {
