@@ -453,6 +453,14 @@ export function saasCases(folder: string): Record<string, Cases> {
       ],
       invalid: ['receipts', 'welcome', 'receipt,none'],
     },
+    BILLING_PRORATION: {
+      valid: [
+        ['always_invoice', 'always_invoice'],
+        ['create_prorations', 'create_prorations'],
+        ['none', 'none'],
+      ],
+      invalid: ['now', 'true', 'never'],
+    },
     BILLING_PAST_DUE: {
       default: 'entitled',
       valid: [
