@@ -106,7 +106,8 @@ function parametersOf(route, about, { product }) {
     .map(([name, property]) => ({
       name,
       in: 'query',
-      ...((querystring.required ?? []).includes(name) && property.default === undefined && { required: true }),
+      ...((querystring.required ?? []).includes(name) &&
+        property.default === undefined && { required: true }),
       schema: convert(property),
     }));
   const described = Object.entries(about.query ?? {}).map(([name, description]) => ({
