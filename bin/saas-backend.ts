@@ -12,7 +12,7 @@ await run({
     audit: 'Read the audit: list, purge',
     doctor: 'Check the configuration, the store and the port',
     user: 'Manage users: create, import, show, suspend, unsuspend, grant',
-    billing: 'Repair subscriptions, link customers: resync, import',
+    billing: 'Repair subscriptions, link customers, set up the provider: resync, import, push',
   },
   defaultCommand: 'serve',
   examples: examples(

@@ -2,6 +2,7 @@ import { systemClock } from '../../src/core/kernel/clock.js';
 import { openBillingAdministration } from '../../src/saas/administration.js';
 import { PROVIDER_RETENTION_MS } from '../../src/saas/billing/events/recovery.js';
 import { defineImport } from '../billing/import.js';
+import { definePush } from '../billing/push.js';
 import type { CommandLine, CommonOptions } from '../command.js';
 import { createProgress } from '../progress.js';
 import { SAAS, withStore } from '../store.js';
@@ -34,6 +35,7 @@ export function define(group: CommandLine): void {
     )
     .action(resync);
   defineImport(group);
+  definePush(group);
 }
 
 async function resync(options: ResyncOptions, command: CommandLine): Promise<void> {

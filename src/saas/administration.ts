@@ -1,4 +1,5 @@
 import { defineOptions, resolveOptions } from '../core/config/options.js';
+import { isLoopback } from '../core/config/public-url.js';
 import { systemRandom as random } from '../core/kernel/secrets.js';
 import { createListedAudit } from '../core/ops/audit.js';
 import { NO_EFFECT } from '../core/ops/commit.js';
@@ -10,8 +11,11 @@ import { openExistingStore, openStore } from '../core/storage/open.js';
 import { AUTH_EVENTS, type AuthEvents } from './auth/events.js';
 import { createUsersModule } from './auth/module.js';
 import { userCollection } from './auth/store.js';
+import { billingErrors } from './billing/errors.js';
 import { createBillingModule } from './billing/module.js';
-import type { BillingConfiguration } from './billing/options.js';
+import { type BillingConfiguration, isLiveKey } from './billing/options.js';
+import { createGateway } from './billing/provider/gateway.js';
+import { comparePush } from './billing/push.js';
 import { billingUsers } from './billing-users.js';
 import { saasSchema, validatePlans } from './options.js';
 import { createSettingsModule } from './settings/module.js';
@@ -77,14 +81,46 @@ export async function openBillingAdministration(warn: Warn) {
   });
   const store = await openExistingStore(values.databaseUri);
   const { billing } = createModules(store, { values, production, warn });
+  await billing.loadPrices();
   return { run: billing.resync.run, importCustomers: billing.importCustomers.run, close: store.close };
 }
 
+/**
+ * The account at the payment provider, as the plans and this product need it. Needs no store.
+ * @param given `prefix`: the path of the API; `plans`: those of the code, instead of BILLING_PLANS
+ * @throws ConfigurationError; BILLING_NOT_CONFIGURED
+ */
+export function openProviderSetup({ prefix, plans }: { prefix: string; plans?: unknown }) {
+  const { paymentSecretKey, paymentApiUrl, publicUrl, billing, billingPrices } = saasSchema.properties;
+  const options = { paymentSecretKey, paymentApiUrl, publicUrl, billing, billingPrices };
+  const { values } = resolve(options, plans === undefined ? {} : { billing: plans });
+  const { paymentSecretKey: key, publicUrl: base } = values;
+  if (key === undefined) throw billingErrors.BILLING_NOT_CONFIGURED();
+  const isReachable = base?.startsWith('https://') === true && !isLoopback(new URL(base).hostname);
+  const address = base?.replace(/\/$/, '');
+  return {
+    /** Whether real customers pay with this key. */
+    isLive: isLiveKey(key),
+    /** Whether the provider can send events; otherwise the endpoint is not compared. */
+    isReachable,
+    compare: () =>
+      comparePush(createGateway(key, values.paymentApiUrl), {
+        webhookUrl: isReachable ? `${address}${prefix}/billing/webhook` : undefined,
+        returnUrl: isReachable ? address : undefined,
+        plans: values,
+      }),
+    close: async () => undefined,
+  };
+}
+
 /** Resolves only the given options, because the environment of a command may lack the others. */
-const resolve = <T extends Parameters<typeof defineOptions>[0]>(options: T) =>
+const resolve = <T extends Parameters<typeof defineOptions>[0]>(
+  options: T,
+  given: Record<string, unknown> = {},
+) =>
   resolveOptions(
     defineOptions(options),
-    { program: 'saas-backend', given: {}, env: undefined, random },
+    { program: 'saas-backend', given, env: undefined, random },
     validatePlans,
   );
 

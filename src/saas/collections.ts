@@ -17,6 +17,7 @@ import {
   customerCollection,
   duplicateCollection,
   eventMarkCollection,
+  keyedPriceCollection,
   paymentCollection,
   paymentEventCollection,
   subscriptionCollection,
@@ -57,6 +58,7 @@ export function declareSaasCollections(store: Store): void {
     usedAgentProofCollection,
     paymentEventCollection,
     eventMarkCollection,
+    keyedPriceCollection,
     endpointCollection,
     deliveryCollection,
   ];

@@ -14,7 +14,7 @@ import { examineMailServer } from '../shared/email/doctor.js';
 import { configuredAgents } from './agents/schemas.js';
 import { countForeignHashes } from './auth/import/foreign-hashes.js';
 import type { Users } from './auth/store.js';
-import { configuredPrices, isLiveKey } from './billing/options.js';
+import { configuredPrices, isLiveKey, keyedPrices } from './billing/options.js';
 import { examineAccount } from './billing/provider/examination.js';
 import {
   CUSTOMER_COLLECTION,
@@ -229,6 +229,7 @@ async function examineProvider(values: SaasConfiguration): Promise<Finding[]> {
     key,
     apiUrl,
     prices: configuredPrices(values),
+    lookupKeys: keyedPrices(values).map(({ price }) => price.lookupKey),
     webhookUrl: isPublic ? `${publicUrl}/api/billing/webhook` : undefined,
   });
   if (problems.length > 0) return problems.map((problem): Finding => ({ level: 'warning', ...problem }));

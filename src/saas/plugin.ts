@@ -97,6 +97,7 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
     outbox: email.service,
     publicUrl,
   });
+  await billing.loadPrices();
   const users = createUsersModule(context, {
     ...events,
     users: userDocuments,

@@ -53,6 +53,7 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
 };
 /** Commands that create a store, or use none. Those of `store` name theirs as arguments: see their own tests. */
 const OTHERS = [
+  'billing push',
   'store copy',
   'store sql',
   'serve',

@@ -1,4 +1,5 @@
 import type { Clock } from '../../src/core/kernel/clock.js';
+import { createBackgroundTasks } from '../../src/core/ops/background-tasks.js';
 import { createCommit } from '../../src/core/ops/commit.js';
 import type { Job } from '../../src/core/ops/jobs.js';
 import { createAccountData } from '../../src/core/server/contributions.js';
@@ -36,6 +37,7 @@ export function billingOn(
       jobs: { add: (name: string, job: Job) => void jobs.set(name, job) } as never,
       accountData: createAccountData(),
       throttle: { countKey: async () => undefined } as never,
+      backgroundTasks: createBackgroundTasks({ error() {} } as never),
     },
     {
       config: { billingReturnUrlRelative: '/settings/billing', pastDue: 'entitled', ...config },

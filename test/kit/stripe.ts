@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Json } from '../../src/saas/billing/provider/json.js';
+import { accountRoutes, pricesOfKeys } from './stripe-account.js';
 import { changeRoutes } from './stripe-changes.js';
 import {
   chargeObject,
@@ -149,6 +150,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       if (!found) return missing('customer');
       return Object.assign(found, { email: form.get('email'), name: form.get('name') || null });
     },
+    ...accountRoutes(world, prices),
     'POST /v1/checkout/sessions': checkout,
     'GET /v1/checkout/sessions': (call) =>
       listOf(
@@ -216,8 +218,12 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       ),
     'GET /v1/prices': (call) => {
       const isExpanded = [...call.query.values()].includes('data.currency_options');
+      const made = [...prices.values()].filter(({ active, lookup_key }) => active === true && lookup_key);
       return listOf(
-        Object.entries(PRICES).map((price) => priceObject(price, isExpanded)),
+        pricesOfKeys(call.query, prices) ?? [
+          ...Object.entries(PRICES).map((price) => priceObject(price, isExpanded)),
+          ...made,
+        ],
         call,
       );
     },
@@ -306,7 +312,7 @@ async function readCall(request: IncomingMessage): Promise<ProviderCall> {
 
 function rightAnswer(routes: Record<string, Handler>, call: ProviderCall): Exclude<Fault, string> {
   const [, version, ...words] = call.path.split('/');
-  const id = words.find((word) => /^(cs|cus|sub|in|ch|price|evt)_/.test(word)) ?? '';
+  const id = words.find((word) => /^(cs|cus|sub|in|ch|price|evt|we|plan)_/.test(word)) ?? '';
   const pattern = `${call.method} /${version}/${words.map((word) => (word === id ? ':id' : word)).join('/')}`;
   const found = routes[pattern]?.(call, id) ?? missing('id');
   return { status: statusOf(found), body: JSON.stringify(found) };

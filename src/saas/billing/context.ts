@@ -21,6 +21,7 @@ import {
   customerCollection,
   duplicateCollection,
   eventMarkCollection,
+  keyedPriceCollection,
   paymentCollection,
   paymentEventCollection,
   subscriptionCollection,
@@ -58,7 +59,17 @@ export type EditCheckout = (session: NewCheckoutSession) => Promise<CheckoutPara
 /** The services of the product that billing uses. */
 export type BillingModuleContext = Pick<
   ModuleContext,
-  'store' | 'commit' | 'clock' | 'random' | 'log' | 'audit' | 'jobs' | 'metrics' | 'accountData' | 'throttle'
+  | 'store'
+  | 'commit'
+  | 'clock'
+  | 'random'
+  | 'log'
+  | 'audit'
+  | 'jobs'
+  | 'metrics'
+  | 'accountData'
+  | 'throttle'
+  | 'backgroundTasks'
 >;
 
 /** Writes and effects that are made in one commit. */
@@ -68,7 +79,7 @@ export type CommitPart = Parameters<CommitParts>[0][number];
 export type BillingContext = ReturnType<typeof createBillingContext>;
 
 export function createBillingContext(
-  { store, commit, clock, random, log, audit, metrics, throttle }: BillingModuleContext,
+  { store, commit, clock, random, log, audit, metrics, throttle, backgroundTasks }: BillingModuleContext,
   options: BillingModuleOptions,
 ) {
   const { config, users, outbox, event, publicUrl } = options;
@@ -99,6 +110,7 @@ export function createBillingContext(
     ...quotaCollections(store),
     paymentEvents: paymentEventCollection(store),
     eventMarks: eventMarkCollection(store),
+    keyedPrices: keyedPriceCollection(store),
     customers: customerCollection(store),
     checkouts: checkoutCollection(store),
     subscriptions: subscriptionCollection(store),
@@ -110,6 +122,7 @@ export function createBillingContext(
     random,
     log,
     audit,
+    backgroundTasks,
     metrics,
     throttle,
     config,

@@ -22,6 +22,7 @@ import { createBillingFigures, createFigureJob } from './figures/service.js';
 import { createGrants } from './grants.js';
 import { createHoldings } from './holdings.js';
 import { createCatalog } from './plans/catalog.js';
+import { createLookupKeys } from './plans/lookup-keys.js';
 import { billingAdminPlugin, billingPlugin } from './plugin.js';
 import { createOpenPortal } from './portal.js';
 import { createProjector } from './projection.js';
@@ -54,7 +55,8 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
   const purchases = createPurchaseList(context);
   const subscription = createSubscriptionService(context, { ...writes, ...events });
   const changes = createSubscriptionChanges(context, { writer, holdings, subscription, sync });
-  const catalog = createCatalog(context, links);
+  const lookupKeys = createLookupKeys(context);
+  const catalog = createCatalog(context, { links, lookupKeys });
   const ensureCustomer = createEnsureCustomer(context, links, processor.replayUnmatched);
   const checkout = createCheckoutService(context, { ensureCustomer, holdings, catalog, trials, sync });
   const userApi = {
@@ -82,6 +84,8 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
     summaryOf: createSummaryOf(context),
     grants: createGrants(context),
     plans: context.plans,
+    /** To be awaited before anything is done with plans. */
+    loadPrices: lookupKeys.load,
     deletion,
     webhook: events.webhook,
     paymentEvents: context.paymentEvents,

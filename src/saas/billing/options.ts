@@ -5,7 +5,7 @@ import { isLoopback, pathProblem } from '../../core/config/public-url.js';
 import { formatValue } from '../../core/config/validation-messages.js';
 import { secretWeakness } from '../../core/kernel/secrets.js';
 import { BILLING_MAILS } from './notifications.js';
-import { PlansOption, parsePlans, plansProblem } from './plans/options.js';
+import { type KeyedPrice, PlansOption, parsePlans, plansProblem } from './plans/options.js';
 import { PRORATIONS } from './provider/subscription-changes.js';
 
 export const billingOptions = {
@@ -115,14 +115,22 @@ export function splitPair(pair: string): [priceId: string, plan: string] {
 /** The options that define plans and their prices. */
 export type PlansSource = Pick<BillingConfiguration, 'billing' | 'billingPrices'>;
 
-/** Price to plan, of both options; `undefined` if every active price of the provider is for sale. */
+/** Price to plan, of both options, without those with a lookup key; `undefined` if every active price of the provider is for sale. */
 export function configuredPrices({ billing, billingPrices }: PlansSource): Map<string, string> | undefined {
   const ofPlans = Object.entries(billing?.plans ?? {}).flatMap(([plan, { prices = [] }]) =>
     prices.map((price) => [price, plan] as const),
   );
-  const pairs = [...(billingPrices ?? []).map(splitPair), ...ofPlans];
-  return billingPrices || pairs.length > 0 ? new Map(pairs) : undefined;
+  const isId = (pair: (typeof ofPlans)[number]): pair is [string, string] => typeof pair[0] === 'string';
+  return billingPrices || ofPlans.length > 0
+    ? new Map([...(billingPrices ?? []).map(splitPair), ...ofPlans.filter(isId)])
+    : undefined;
 }
+
+/** The prices with a lookup key, each with its plan. */
+export const keyedPrices = ({ billing }: PlansSource): { plan: string; price: KeyedPrice }[] =>
+  Object.entries(billing?.plans ?? {}).flatMap(([plan, { prices = [] }]) =>
+    prices.flatMap((price) => (typeof price === 'string' ? [] : [{ plan, price }])),
+  );
 
 /** Why the two options contradict each other, or `undefined`. */
 export function plansConflict({ billing, billingPrices = [] }: PlansSource): string | undefined {

@@ -366,3 +366,18 @@ export interface DuplicateDocument {
 
 export const duplicateCollection = (store: Store): Collection<DuplicateDocument> =>
   store.collection<DuplicateDocument>('duplicate_subscriptions', { fields: ['subscriptionId'] });
+
+/**
+ * A price with a lookup key that plans name. Stored, so that a price that the key has left keeps its plan, and a start does not wait for the
+ * provider.
+ */
+export interface KeyedPriceDocument {
+  /** Of the price. */
+  id: string;
+  lookupKey: string;
+  /** When it had the key last: the newest one is sold. */
+  at: number;
+}
+
+export const keyedPriceCollection = (store: Store): Collection<KeyedPriceDocument> =>
+  store.collection<KeyedPriceDocument>('billing_prices', { indexes: [['lookupKey', 'at']], numbers: ['at'] });

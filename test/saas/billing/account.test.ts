@@ -57,7 +57,8 @@ async function accountWith(t: Parameters<typeof provider>[0], answers: Record<st
   const endpoint = { id: 'we_1', url: ENDPOINT, status: 'enabled', enabled_events: ['*'] };
   const right: Record<string, Json | number> = {
     '/v1/webhook_endpoints': list(endpoint),
-    '/v1/billing_portal/configurations': list({ id: 'bpc_1' }),
+    '/v1/billing_portal/configurations': list({ id: 'bpc_1', is_default: true }),
+    '/v1/prices': list({ id: 'price_1' }),
     '/v1/prices/price_pro': { id: 'price_pro', active: true, product: { active: true } },
     ...answers,
   };
@@ -69,7 +70,10 @@ async function accountWith(t: Parameters<typeof provider>[0], answers: Record<st
       : { status: 200, body: JSON.stringify(found) };
   });
   const prices = new Map([['price_pro', 'pro']]);
-  const problems = await examineAccount({ key: KEY, apiUrl: url, prices, webhookUrl: ENDPOINT });
+  const problems = await examineAccount({
+    ...{ key: KEY, apiUrl: url, prices, lookupKeys: ['pro_monthly'] },
+    webhookUrl: ENDPOINT,
+  });
   return problems.map(({ about, message }) => `${about} ${message}`);
 }
 
@@ -100,6 +104,10 @@ t.test('the doctor names what is missing in the account at the provider', async 
     [
       { '/v1/prices/price_pro': { id: 'price_pro', active: true, product: { active: false } } },
       ['price price_pro of the plan pro is archived, so it cannot be bought'],
+    ],
+    [
+      { '/v1/prices': { object: 'list', data: [] } },
+      ['price pro_monthly does not exist in this mode of this account, so it cannot be bought'],
     ],
     [
       { '/v1/billing_portal/configurations': { object: 'list', data: [] } },

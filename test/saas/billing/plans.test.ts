@@ -38,6 +38,12 @@ const subscriptionOf = (user: Account, id: string, ...prices: string[]) => ({
   items: { data: prices.map((price) => ({ id: `si_${price}`, quantity: 1, price: { id: price } })) },
 });
 
+/** Of a seller without customers and lookup keys. */
+const NO_LINKS = {
+  links: { list: async () => [] },
+  lookupKeys: { remember: async () => {}, load: async () => {} },
+};
+
 t.test('features and limits are those of all plans of a user', async (t) => {
   const { app, deliver, subscription } = await shop(t, { billing });
   const { saas } = app.server.fastify;
@@ -283,7 +289,7 @@ t.test('the retry interval counts from the end of the failed call', async (t) =>
     },
   };
   const parts = { plans: createPlans({}, () => {}), gateway, clock } as object;
-  const catalog = createCatalog(parts as Parameters<typeof createCatalog>[0], { list: async () => [] });
+  const catalog = createCatalog(parts as Parameters<typeof createCatalog>[0], NO_LINKS);
   for (let times = 0; times < 3; times++) await t.rejects(catalog.plans());
   t.equal(asked, 1);
 });
@@ -309,7 +315,7 @@ t.test('an unknown plan is logged when it is bought, not when it is listed', asy
   const plans = createPlans({}, (priceId) => void warned.push(priceId));
   const gateway = { prices: async () => [{ id: 'price_1' }] };
   const parts = { plans, gateway, clock: fakeClock() } as object;
-  const catalog = createCatalog(parts as Parameters<typeof createCatalog>[0], { list: async () => [] });
+  const catalog = createCatalog(parts as Parameters<typeof createCatalog>[0], NO_LINKS);
   t.match(await catalog.plans(), [{ priceId: 'price_1', plan: 'unknown' }]);
   t.same(warned, []);
   t.equal(plans.planOfPurchase({ priceId: 'price_1' }), 'unknown');

@@ -68,6 +68,40 @@ t.test(
       },
       createPortal: () =>
         gateway.createPortal({ customerId: 'cus_1', returnUrl: 'https://app.example.test/' }),
+      product: () => gateway.product('prod_1'),
+      async saveProduct() {
+        for (const isNew of [true, false])
+          await gateway.saveProduct({ id: 'prod_1', name: 'Pro', plan: 'pro', isNew });
+      },
+      async createPrice() {
+        const price = { lookupKey: 'pro_monthly', amount: 2900, currency: 'eur' };
+        const made = { price, product: 'prod_1', plan: 'pro' };
+        await gateway.createPrice(made, 'once');
+        await gateway.createPrice(
+          { ...made, price: { ...price, interval: 'month', intervalCount: 3 } },
+          'month',
+        );
+      },
+      archivePrice: () =>
+        gateway.archivePrice('price_1').catch((error) => t.match(error.cause, /Another object/)),
+      pricesOfKeys: () => gateway.pricesOfKeys(['pro_monthly', 'pro_yearly']),
+      portalSettings: () => gateway.portalSettings(),
+      createPortalSettings: () => gateway.createPortalSettings('https://app.example.test'),
+      webhookEndpoints: () => gateway.webhookEndpoints(),
+      // stripe-mock answers without the secret.
+      async createWebhookEndpoint() {
+        const endpoint = {
+          url: 'https://app.example.test/api/billing/webhook',
+          events: [...HANDLED_EVENT_TYPES],
+        };
+        await gateway
+          .createWebhookEndpoint(endpoint, 'key')
+          .catch((error) => t.match(error.cause, /without a secret/));
+      },
+      updateWebhookEndpoint: () =>
+        gateway
+          .updateWebhookEndpoint('we_1', [...HANDLED_EVENT_TYPES])
+          .catch((error) => t.match(error.cause, /Another object/)),
       checkoutSession: () => gateway.checkoutSession('cs_1'),
       expireCheckout: () => gateway.expireCheckout('cs_1'),
       subscription: () => gateway.subscription('sub_1'),
@@ -152,7 +186,7 @@ t.test(
 
     const prices = new Map([['price_1', 'pro']]);
     const webhookUrl = 'https://app.example.test/api/billing/webhook';
-    const problems = await examineAccount({ key: KEY, apiUrl: url, prices, webhookUrl });
+    const problems = await examineAccount({ key: KEY, apiUrl: url, prices, lookupKeys: ['pro'], webhookUrl });
     t.match(problems, [{ about: 'webhook endpoint' }], 'every other request is answered');
 
     const strange = await fetch(`${url}/v1/customers`, {

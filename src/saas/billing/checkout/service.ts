@@ -119,7 +119,8 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
     order: CheckoutOrder,
     { isHosted = false }: { isHosted?: boolean } = {},
   ): Promise<OpenedCheckout> => {
-    const { mode = 'subscription', priceId } = order;
+    const { mode = 'subscription' } = order;
+    const priceId = order.priceId === undefined ? undefined : plans.priceIdOf(order.priceId);
     if (mode !== 'setup' && priceId === undefined)
       throw invalidFields({ path: 'priceId', message: 'is required' });
     if (!gateway || !openCheckouts) throw billingErrors.BILLING_NOT_CONFIGURED();

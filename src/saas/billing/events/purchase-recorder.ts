@@ -62,6 +62,7 @@ export function createPurchaseRecorder(
     const found = prices
       .map(({ price, id }) => {
         const lookupKey = asText(price['lookup_key']);
+        plans.learn(id, lookupKey);
         const plan = asText(asObject(price['metadata'])['plan']) ?? metadataPlan;
         return plans.planOfPurchase({
           ...(id !== undefined && { priceId: id }),

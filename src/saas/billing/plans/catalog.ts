@@ -7,6 +7,7 @@ import type { Gateway } from '../provider/gateway.js';
 import { asInteger, asLink, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import { createResponseCache } from '../provider/response-cache.js';
 import type { Invoice, Plan } from '../schemas.js';
+import type { LookupKeys } from './lookup-keys.js';
 import { FREE_PLAN } from './options.js';
 import type { Plans } from './plans.js';
 
@@ -15,7 +16,7 @@ export type Catalog = ReturnType<typeof createCatalog>;
 
 export function createCatalog(
   { plans, gateway, clock, log }: BillingContext,
-  links: Pick<CustomerLinks, 'list'>,
+  { links, lookupKeys }: { links: Pick<CustomerLinks, 'list'>; lookupKeys: LookupKeys },
 ) {
   // The plans are public, and each request must not cause a call to the provider.
   const cached = createResponseCache<Plan[]>(clock);
@@ -24,6 +25,7 @@ export function createCatalog(
 
   const fetchPlans = async (from: Gateway): Promise<Plan[]> => {
     const prices = await from.prices();
+    await lookupKeys.remember(prices);
     const forSale = prices.filter((price) => plans.isForSale(idOf(price) ?? '') && !isArchived(price));
     return [...freePlanView(plans), ...forSale.flatMap((price) => planView(price, plans) ?? [])];
   };

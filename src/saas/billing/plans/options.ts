@@ -66,6 +66,26 @@ export const Quota = Type.Object(
 );
 export type Quota = Static<typeof Quota>;
 
+/** A price that is named by its lookup key, with what `saas-backend billing push` creates at the provider. */
+export const KeyedPrice = Type.Object(
+  {
+    lookupKey: Type.String({
+      accepts: 'a lookup key of at most 200 letters, digits, dots, hyphens and underscores',
+      examples: ['pro_monthly'],
+      pattern: '^[\\w.-]{1,200}$',
+    }),
+    /** In the smallest unit of the currency, such as cents. */
+    amount: Type.Integer({ minimum: 0, maximum: 99_999_999 }),
+    currency: Type.String({ accepts: 'a currency (ISO 4217)', examples: ['eur'], pattern: '^[a-z]{3}$' }),
+    /** Absent: a one-time purchase. */
+    interval: Type.Optional(Type.Enum(['day', 'week', 'month', 'year'])),
+    /** Intervals between two payments; default 1. */
+    intervalCount: wholeNumber(1, 156),
+  },
+  { additionalProperties: false },
+);
+export type KeyedPrice = Static<typeof KeyedPrice>;
+
 /** One plan. The plan `free` has a name, features and limits only, which apply to every user. */
 export const PlanConfiguration = Type.Object(
   {
@@ -74,7 +94,17 @@ export const PlanConfiguration = Type.Object(
     /** The provider's prices that buy the plan. Without any, it can only be granted. */
     prices: Type.Optional(
       Type.Array(
-        Type.String({ accepts: 'the ID of a price', examples: ['price_1Pro'], pattern: '^[\\w-]{1,255}$' }),
+        Type.Union(
+          [
+            Type.String({
+              accepts: 'the ID of a price',
+              examples: ['price_1Pro'],
+              pattern: '^[\\w-]{1,255}$',
+            }),
+            KeyedPrice,
+          ],
+          { accepts: 'the ID of a price, or an object with lookupKey, amount, currency and interval' },
+        ),
       ),
     ),
     features: Type.Optional(
@@ -148,7 +178,8 @@ export function plansProblem(plans: Readonly<Record<string, PlanConfiguration>>)
   for (const [plan, configuration] of Object.entries(plans)) {
     const problem = nameProblem(plan) ?? planProblem(configuration, plan === FREE_PLAN);
     if (problem !== undefined) return `plans.${shownName(plan)} ${problem}`;
-    for (const price of configuration.prices ?? []) {
+    for (const given of configuration.prices ?? []) {
+      const price = typeof given === 'string' ? given : given.lookupKey;
       const other = planOfPrice.get(price);
       if (other !== undefined) {
         return `must list each price once; ${formatValue(price)} is listed in ${other === plan ? `${plan} twice` : `${other} and ${plan}`}.`;

@@ -1,4 +1,4 @@
-import { configuredPrices, type PlansSource } from '../options.js';
+import { configuredPrices, keyedPrices, type PlansSource } from '../options.js';
 import { type CheckoutOptions, FREE_PLAN, isQuota, type PlanConfiguration, type Quota } from './options.js';
 
 /** Maps prices of the payment provider to plans of this product, and plans to what they include. */
@@ -52,11 +52,18 @@ export interface Benefits {
  */
 export function createPlans(source: PlansSource, onUnknown: (priceId: string) => void) {
   const configured = configuredPrices(source);
+  const planOfKey = new Map(keyedPrices(source).map(({ plan, price }) => [price.lookupKey, plan]));
+  /** The newest price of each lookup key. */
+  const priceOfKey = new Map<string, string>();
   const configurations = new Map(Object.entries(source.billing?.plans ?? {}));
   const reported = new Set<string>();
-  /** The configured plan of a price, else its lookup key, else its metadata. */
+  /** The configured plan of a price or of its lookup key, else the key itself, else its metadata. */
   const planOf = ({ priceId, lookupKey, metadataPlan }: PlanSource): string =>
-    configured?.get(priceId ?? '') ?? lookupKey ?? metadataPlan ?? UNKNOWN_PLAN;
+    configured?.get(priceId ?? '') ??
+    planOfKey.get(lookupKey ?? '') ??
+    lookupKey ??
+    metadataPlan ??
+    UNKNOWN_PLAN;
   /** What the option `billing` says about a plan. Absent for `unknown` and for plans that only the provider knows. */
   const configOf = (plan: string): PlanConfiguration | undefined => configurations.get(plan);
   const isIndependent = (plan: string): boolean => configOf(plan)?.independent === true;
@@ -71,8 +78,20 @@ export function createPlans(source: PlansSource, onUnknown: (priceId: string) =>
     return configured === undefined || ownPlans.has(plan) ? MAIN_FAMILY : undefined;
   };
   return {
-    /** Price to plan; undefined if every price of the provider is for sale. */
+    /** Price to plan; undefined if every price of the provider is for sale. Grows with the prices of lookup keys. */
     configured,
+    /** The lookup keys of the configuration. */
+    lookupKeys: [...planOfKey.keys()],
+    /** Remembers the plan of a price by its lookup key, if the configuration has that key. */
+    learn(priceId: string | undefined, lookupKey: string | undefined): void {
+      const plan = planOfKey.get(lookupKey ?? '');
+      if (plan !== undefined && priceId !== undefined && !configured?.has(priceId))
+        configured?.set(priceId, plan);
+    },
+    /** The price that has a lookup key now. */
+    sell: (priceId: string, lookupKey: string): void => void priceOfKey.set(lookupKey, priceId),
+    /** The ID of a price that is named by its ID or its lookup key. */
+    priceIdOf: (named: string): string => priceOfKey.get(named) ?? named,
     ...known,
     configOf,
     /** The name of a plan, as users see it. */

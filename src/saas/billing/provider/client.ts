@@ -101,6 +101,11 @@ export function nullIfMissing(error: Stripe.errors.StripeError): null {
   throw error;
 }
 
+/** Whether an error says that the customer portal has no settings. It has no code, and the provider's message is not kept. */
+export const isUnconfiguredPortal = (error: unknown): boolean =>
+  asObject(error)['code'] === 'PAYMENT_PROVIDER_ERROR' &&
+  /StripeInvalidRequestError/.test(String(asObject(error)['cause']));
+
 /** A subscription that ends, or that has no further invoice for another reason. */
 export function nullIfNothingToInvoice(error: Stripe.errors.StripeError): null {
   if (error.code === 'invoice_upcoming_none') return null;

@@ -1,5 +1,6 @@
 import type Stripe from 'stripe';
 import { HANDLED_EVENT_TYPES } from '../events/provider-objects.js';
+import { isPortalInUse } from './account-setup.js';
 import { loadStripe, repeatWhileLimited, withTimeout } from './client.js';
 import { asList, asObject, asText, type Json } from './json.js';
 
@@ -15,6 +16,8 @@ export interface ExaminedAccount {
   apiUrl: string | undefined;
   /** Price to plan; undefined if every active price is for sale. */
   prices: ReadonlyMap<string, string> | undefined;
+  /** Those that plans name. */
+  lookupKeys: readonly string[];
   /** The address to which the provider has to send its events; undefined if it cannot reach this server. */
   webhookUrl: string | undefined;
 }
@@ -61,13 +64,15 @@ export async function examineAccount(account: ExaminedAccount): Promise<AccountP
       webhookEndpoints.list({ limit: 100 }),
     );
     const portals = await asPermitted('Customer portal', ({ billingPortal }) =>
-      billingPortal.configurations.list({ active: true, is_default: true, limit: 1 }),
+      billingPortal.configurations.list({ active: true, limit: 100 }),
     );
     return [
       ...permissionProblems(missing),
       ...(endpoints ? endpointProblems(asList(endpoints.data), account.webhookUrl) : []),
-      ...(missing.includes('Prices') ? [] : await priceProblems(ask, account.prices)),
-      ...(portals?.data.length === 0 ? [NO_PORTAL] : []),
+      ...(missing.includes('Prices')
+        ? []
+        : [...(await priceProblems(ask, account.prices)), ...(await keyProblems(ask, account.lookupKeys))]),
+      ...(portals && !portals.data.map(asObject).some(isPortalInUse) ? [NO_PORTAL] : []),
     ];
   } catch (error) {
     return [unanswered(error as Stripe.errors.StripeError)];
@@ -77,7 +82,8 @@ export async function examineAccount(account: ExaminedAccount): Promise<AccountP
 const NO_PORTAL: AccountProblem = {
   about: 'customer portal',
   message: 'has no settings at the payment provider: create-portal-session responds with 502',
-  remedy: 'Save them once in the dashboard under Settings, Billing, Customer portal.',
+  remedy:
+    'Save them once in the dashboard under Settings, Billing, Customer portal, or create them with saas-backend billing push.',
 };
 
 function unanswered({ statusCode, code, message }: Stripe.errors.StripeError): AccountProblem {
@@ -111,7 +117,7 @@ function endpointProblems(endpoints: readonly Json[], url: string | undefined): 
   if (!found) {
     const isDisabled = endpoints.some((one) => one['url'] === url);
     const message = isDisabled ? `is disabled at the payment provider: ${url}` : `does not exist: ${url}`;
-    return [{ about, message, remedy: 'Create or enable it in the dashboard under Developers, Webhooks.' }];
+    return [{ about, message, remedy: 'Create or enable it with saas-backend billing push.' }];
   }
   const types = [found['enabled_events']].flat();
   const absent = types.includes('*') ? [] : [...HANDLED_EVENT_TYPES].filter((type) => !types.includes(type));
@@ -119,7 +125,13 @@ function endpointProblems(endpoints: readonly Json[], url: string | undefined): 
   return [
     ...(absent.length === 0
       ? []
-      : [{ about, message: `receives no ${absent.join(', ')}`, remedy: 'Add these event types to it.' }]),
+      : [
+          {
+            about,
+            message: `receives no ${absent.join(', ')}`,
+            remedy: 'Add these event types to it with saas-backend billing push.',
+          },
+        ]),
     ...(version === undefined || version >= OLDEST_API_VERSION
       ? []
       : [
@@ -130,6 +142,24 @@ function endpointProblems(endpoints: readonly Json[], url: string | undefined): 
           },
         ]),
   ];
+}
+
+async function keyProblems(
+  ask: <T>(request: (stripe: Stripe) => Promise<T>) => Promise<T>,
+  lookupKeys: readonly string[],
+): Promise<AccountProblem[]> {
+  const problems: AccountProblem[] = [];
+  for (const lookupKey of lookupKeys) {
+    const found = await ask((stripe) => stripe.prices.list({ lookup_keys: [lookupKey], active: true }));
+    if (found.data.length > 0) continue;
+    const message = 'does not exist in this mode of this account, so it cannot be bought';
+    problems.push({
+      about: `price ${lookupKey}`,
+      message,
+      remedy: 'Create it with saas-backend billing push.',
+    });
+  }
+  return problems;
 }
 
 async function priceProblems(

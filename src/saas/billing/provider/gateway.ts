@@ -1,8 +1,10 @@
 import type Stripe from 'stripe';
 import { isTerminal } from '../store.js';
+import { createAccountSetup } from './account-setup.js';
 import { cardOf } from './cards.js';
 import { createCheckoutSessions } from './checkout-sessions.js';
 import {
+  isUnconfiguredPortal,
   loadStripe,
   nullIfMissing,
   nullIfNothingToInvoice,
@@ -59,6 +61,9 @@ const SUBSCRIPTION_DETAILS = ['schedule', 'discounts.source.coupon', 'latest_inv
 /** How many types of events the provider lists at a time. */
 const MAX_EVENT_TYPES = 20;
 
+/** The provider's maximum in one request. */
+const MAX_LOOKUP_KEYS = 10;
+
 /** A user rarely has more customers. */
 const SEARCH_LIMIT = 10;
 
@@ -81,8 +86,11 @@ export function createGateway(
 
   const lookup = { timeoutMs: timeouts.lookupMs };
 
+  const setup = createAccountSetup(call);
+
   return {
     ...createCheckoutSessions(call),
+    ...setup,
 
     /** Creates a customer. The same key returns the same customer. */
     async createCustomer(
@@ -142,9 +150,20 @@ export function createGateway(
       customerId: string;
       returnUrl: string;
     }): Promise<{ url: string }> {
-      const session = await call((stripe) =>
-        stripe.billingPortal.sessions.create({ customer: customerId, return_url: returnUrl }),
-      );
+      const open = (configuration?: string) =>
+        call((stripe) =>
+          stripe.billingPortal.sessions.create({
+            customer: customerId,
+            return_url: returnUrl,
+            ...(configuration !== undefined && { configuration }),
+          }),
+        );
+      // Only settings that were saved in the dashboard apply without being named.
+      const session = await open().catch(async (error: unknown) => {
+        const own = isUnconfiguredPortal(error) ? await setup.portalSettings() : undefined;
+        if (own === undefined) throw error;
+        return open(own);
+      });
       return { url: requirePage(session).url };
     },
 
@@ -295,6 +314,19 @@ export function createGateway(
         ),
       );
       return pages.flatMap(({ data }) => data.map(asObject));
+    },
+
+    /** The active prices with these lookup keys. */
+    async pricesOfKeys(keys: readonly string[]): Promise<Json[]> {
+      const found: Json[] = [];
+      for (let at = 0; at < keys.length; at += MAX_LOOKUP_KEYS) {
+        const lookup_keys = keys.slice(at, at + MAX_LOOKUP_KEYS);
+        const list = await call((stripe) =>
+          stripe.prices.list({ lookup_keys, active: true, expand: ['data.product'] }),
+        );
+        found.push(...requireList(list).data.map(asObject));
+      }
+      return found;
     },
 
     /** Null if the provider has no such event, or no longer. */

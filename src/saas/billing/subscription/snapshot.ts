@@ -69,6 +69,7 @@ type StoredPlan = Pick<SubscriptionTerms, 'plan' | 'priceId' | 'isPlanFromMetada
 function mainItem(items: Json[], plans: Plans, stored: StoredPlan | null): Json {
   const kept = stored?.plan === UNKNOWN_PLAN ? undefined : stored?.priceId;
   const isNamed = (item: Json) => Object.keys(namesIn(priceOf(item))).length > 0;
+  for (const item of items) plans.learn(priceIdOf(item), namesIn(priceOf(item)).lookupKey);
   const isMetered = (item: Json) => asObject(priceOf(item)['recurring'])['usage_type'] === 'metered';
   return (
     items.find((item) => plans.configured?.has(priceIdOf(item) ?? '')) ??

@@ -1,0 +1,144 @@
+import { sha256 } from '../../core/kernel/secrets.js';
+import { HANDLED_EVENT_TYPES } from './events/provider-objects.js';
+import { keyedPrices, type PlansSource } from './options.js';
+import type { KeyedPrice } from './plans/options.js';
+import type { Gateway } from './provider/gateway.js';
+import { asObject, asText, idOf, type Json } from './provider/json.js';
+
+/**
+ * What the provider has to know before it can be used: products and prices of the plans, settings of the customer portal, and the webhook
+ * endpoint. Compared first; a second push finds nothing to do.
+ */
+export interface PushedChange {
+  action: 'create' | 'update';
+  /** `product pro`, `price pro_monthly` */
+  about: string;
+  /** What differs, a line each. */
+  details: string[];
+  /** @returns what is shown once: the secret of a new endpoint */
+  apply(): Promise<string | undefined>;
+}
+
+export interface PushTarget {
+  /** Absent: the endpoint is not compared, because the provider cannot reach it. */
+  webhookUrl: string | undefined;
+  /** Where the customer portal leads back. */
+  returnUrl: string | undefined;
+  plans: PlansSource;
+}
+
+/** Compares the account with what it has to be. @throws PAYMENT_PROVIDER_ERROR */
+export async function comparePush(gateway: Gateway, target: PushTarget): Promise<PushedChange[]> {
+  return [
+    ...(await planChanges(gateway, target.plans)),
+    ...(await portalChanges(gateway, target)),
+    ...(target.webhookUrl === undefined ? [] : await webhookChanges(gateway, target.webhookUrl)),
+  ];
+}
+
+/** The product of a plan has the name of the plan in its ID, so that a repeated creation finds it. */
+const productIdOf = (plan: string): string => `plan_${plan.replaceAll(/[^\w-]/g, '_')}`;
+
+async function planChanges(gateway: Gateway, plans: PlansSource): Promise<PushedChange[]> {
+  const keyed = keyedPrices(plans);
+  if (keyed.length === 0) return [];
+  const existing = await gateway.pricesOfKeys(keyed.map(({ price }) => price.lookupKey));
+  const ofKey = new Map(existing.map((price) => [asText(price['lookup_key']), price]));
+  const changes: PushedChange[] = [];
+  for (const plan of new Set(keyed.map((one) => one.plan))) {
+    const id = productIdOf(plan);
+    const name = plans.billing?.plans[plan]?.name ?? plan;
+    const product = await gateway.product(id);
+    if (!product || product['name'] !== name || product['active'] === false)
+      changes.push({
+        action: product ? 'update' : 'create',
+        about: `product ${id}`,
+        details: [`name ${name}`],
+        apply: () => gateway.saveProduct({ id, name, plan, isNew: !product }),
+      });
+  }
+  for (const { plan, price } of keyed)
+    changes.push(...priceChange(gateway, plan, price, ofKey.get(price.lookupKey)));
+  return changes;
+}
+
+/** A price cannot change: another one takes its lookup key over, and running subscriptions keep the former. */
+function priceChange(
+  gateway: Gateway,
+  plan: string,
+  price: KeyedPrice,
+  former: Json | undefined,
+): PushedChange[] {
+  const product = productIdOf(plan);
+  const [before, after] = [former && termsOf(former), termsOfKeyed(price)];
+  if (before === after && idOf(former?.['product']) === product) return [];
+  const formerId = idOf(former);
+  return [
+    {
+      action: formerId === undefined ? 'create' : 'update',
+      about: `price ${price.lookupKey}`,
+      details: [before === undefined ? after : `${before} → ${after}, for new subscriptions`],
+      async apply() {
+        const key = sha256(JSON.stringify([price, product, formerId]));
+        await gateway.createPrice({ price, product, plan }, `price-${key}`);
+        if (formerId !== undefined) await gateway.archivePrice(formerId);
+        return undefined;
+      },
+    },
+  ];
+}
+
+const termsOfKeyed = ({ amount, currency, interval, intervalCount = 1 }: KeyedPrice): string =>
+  terms(amount, currency, interval, intervalCount);
+
+function termsOf(price: Json): string {
+  const { interval, interval_count: count } = asObject(price['recurring']);
+  return terms(price['unit_amount'], price['currency'], interval, count);
+}
+
+const terms = (amount: unknown, currency: unknown, interval: unknown, count: unknown): string =>
+  `${amount} ${currency} ${interval === undefined ? 'once' : `every ${count} ${interval}`}`;
+
+/** Settings that the seller has saved stay as they are. */
+async function portalChanges(gateway: Gateway, { returnUrl }: PushTarget): Promise<PushedChange[]> {
+  if ((await gateway.portalSettings()) !== undefined) return [];
+  return [
+    {
+      action: 'create',
+      about: 'customer portal',
+      details: ['payment methods, invoices, addresses, and cancellation at the end of the period'],
+      async apply() {
+        await gateway.createPortalSettings(returnUrl);
+        return undefined;
+      },
+    },
+  ];
+}
+
+/** Event types that the seller has added stay. */
+async function webhookChanges(gateway: Gateway, url: string): Promise<PushedChange[]> {
+  const all = await gateway.webhookEndpoints();
+  // Those of connected accounts send no events of this account.
+  const own = all.filter((one) => one['url'] === url && one['application'] == null);
+  const isEnabled = ({ status }: Json) => status !== 'disabled';
+  const found = own.find(isEnabled) ?? own[0];
+  const types = [found?.['enabled_events'] ?? []].flat().flatMap((type) => asText(type) ?? []);
+  const missing = types.includes('*') ? [] : [...HANDLED_EVENT_TYPES].filter((type) => !types.includes(type));
+  const id = idOf(found);
+  if (id !== undefined && missing.length === 0 && isEnabled(found ?? {})) return [];
+  return [
+    {
+      action: id === undefined ? 'create' : 'update',
+      about: `webhook endpoint ${url}`,
+      details: [...(found && !isEnabled(found) ? ['enable'] : []), ...missing],
+      async apply() {
+        if (id !== undefined) {
+          await gateway.updateWebhookEndpoint(id, types.includes('*') ? types : [...types, ...missing]);
+          return undefined;
+        }
+        const key = sha256(JSON.stringify([url, own.length, missing]));
+        return (await gateway.createWebhookEndpoint({ url, events: missing }, `webhook-${key}`)).secret;
+      },
+    },
+  ];
+}
