@@ -150,7 +150,7 @@ export const SECTIONS = [
     part: 3,
     run: 'node test/run.mjs --suite pages',
     needs: ['chromium', 'stripe-mock'],
-    tests: ['browser/pages'],
+    tests: ['browser/billing', 'browser/pages'],
   },
   { name: 'torture', part: 3, run: 'npm run torture', needs: ['mongod', 'strace'] },
   {

@@ -28,7 +28,7 @@ export default [
   },
   {
     name: 'both: a filter may ask for undefined', file: 'core/storage/checks.ts', in: 'valueProblem',
-    replace: "typeof value === 'boolean'", by: "typeof value === 'boolean' || value === undefined",
+    replace: 'if (typeof value !== type)', by: 'if (value !== undefined && typeof value !== type)',
     tests: [['core/storage/sqlite', 'sqlite: refusals'], ['core/storage/mongodb', 'mongodb: refusals']],
   },
   {

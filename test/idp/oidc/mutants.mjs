@@ -89,7 +89,7 @@ export default [
   {
     name: 'proofs are not remembered', file: 'idp/oidc/proofs.ts', in: 'createProofs',
     replace: 'createSingleUse(usedProofs)', by: '{ claim: async () => true }',
-    tests: [['idp/oidc/processes', 'four processes share one SQLite file']],
+    tests: [['idp/oidc/processes', 'four processes share one store of SQLite']],
   },
   {
     name: 'a proof needs no nonce', file: 'idp/oidc/proofs.ts', in: 'verify',

@@ -4,7 +4,7 @@ export default [
   {
     name: 'a use is counted without a condition', file: 'idp/registration/tokens.ts', in: 'using',
     replace: '{ id, ...usable() }', by: '{ id }',
-    tests: [['idp/oidc/processes', 'four processes share one SQLite file']],
+    tests: [['idp/oidc/processes', 'four processes share one store of SQLite']],
   },
   {
     name: 'a document may name another client', file: 'idp/registration/client-ids.ts', in: 'read',

@@ -69,7 +69,7 @@ export default [
   },
   {
     name: 'a repeated report of usage counts again', file: 'saas/billing/usage/reports.ts',
-    in: 'createReportUsage',
+    in: 'usageReport',
     replace: 'JSON.stringify([userId, meter, key])',
     by: 'JSON.stringify([userId, meter, key, now, Math.random()])',
     tests: [['saas/billing/usage', 'reported usage reaches the meter of the provider once for each key']],
