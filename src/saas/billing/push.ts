@@ -1,7 +1,7 @@
 import { sha256 } from '../../core/kernel/secrets.js';
-import { HANDLED_EVENT_TYPES } from './events/provider-objects.js';
 import { keyedPrices, type PlansSource } from './options.js';
 import type { KeyedPrice } from './plans/options.js';
+import { missingEventTypes, sentEventTypes } from './provider/account-setup.js';
 import type { Gateway } from './provider/gateway.js';
 import { asObject, asText, idOf, type Json } from './provider/json.js';
 
@@ -122,8 +122,7 @@ async function webhookChanges(gateway: Gateway, url: string): Promise<PushedChan
   const own = all.filter((one) => one['url'] === url && one['application'] == null);
   const isEnabled = ({ status }: Json) => status !== 'disabled';
   const found = own.find(isEnabled) ?? own[0];
-  const types = [found?.['enabled_events'] ?? []].flat().flatMap((type) => asText(type) ?? []);
-  const missing = types.includes('*') ? [] : [...HANDLED_EVENT_TYPES].filter((type) => !types.includes(type));
+  const [types, missing] = [sentEventTypes(found), missingEventTypes(found)];
   const id = idOf(found);
   if (id !== undefined && missing.length === 0 && isEnabled(found ?? {})) return [];
   return [

@@ -1,4 +1,5 @@
 import type Stripe from 'stripe';
+import { HANDLED_EVENT_TYPES } from '../events/provider-objects.js';
 import type { KeyedPrice } from '../plans/options.js';
 import { nullIfMissing, type ProviderCall, retryIdempotently } from './client.js';
 import { asList, asObject, asText, idOf, type Json } from './json.js';
@@ -10,6 +11,16 @@ const OWN_PORTAL = { saas_backend: 'true' };
 /** Whether settings of the portal are the default ones, or those of this product. */
 export const isPortalInUse = ({ is_default: isDefault, metadata }: Json): boolean =>
   isDefault === true || asObject(metadata)['saas_backend'] === OWN_PORTAL.saas_backend;
+
+/** The event types that an endpoint sends. */
+export const sentEventTypes = (endpoint: Json | undefined): string[] =>
+  [endpoint?.['enabled_events'] ?? []].flat().flatMap((type) => asText(type) ?? []);
+
+/** Those that have an effect here and that the endpoint does not send. */
+export function missingEventTypes(endpoint: Json | undefined): string[] {
+  const sent = sentEventTypes(endpoint);
+  return sent.includes('*') ? [] : [...HANDLED_EVENT_TYPES].filter((type) => !sent.includes(type));
+}
 
 /** Requests that set up the account at the provider: products, prices, the customer portal and webhook endpoints. */
 export function createAccountSetup(call: ProviderCall) {

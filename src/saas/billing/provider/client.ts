@@ -101,7 +101,7 @@ export function nullIfMissing(error: Stripe.errors.StripeError): null {
   throw error;
 }
 
-/** Whether an error says that the customer portal has no settings. It has no code, and the provider's message is not kept. */
+/** Whether the customer portal may have no settings: the provider rejects the request without a code, and its message is not kept. */
 export const isUnconfiguredPortal = (error: unknown): boolean =>
   asObject(error)['code'] === 'PAYMENT_PROVIDER_ERROR' &&
   /StripeInvalidRequestError/.test(String(asObject(error)['cause']));

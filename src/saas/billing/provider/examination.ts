@@ -1,6 +1,5 @@
 import type Stripe from 'stripe';
-import { HANDLED_EVENT_TYPES } from '../events/provider-objects.js';
-import { isPortalInUse } from './account-setup.js';
+import { isPortalInUse, missingEventTypes } from './account-setup.js';
 import { loadStripe, repeatWhileLimited, withTimeout } from './client.js';
 import { asList, asObject, asText, type Json } from './json.js';
 
@@ -119,8 +118,7 @@ function endpointProblems(endpoints: readonly Json[], url: string | undefined): 
     const message = isDisabled ? `is disabled at the payment provider: ${url}` : `does not exist: ${url}`;
     return [{ about, message, remedy: 'Create or enable it with saas-backend billing push.' }];
   }
-  const types = [found['enabled_events']].flat();
-  const absent = types.includes('*') ? [] : [...HANDLED_EVENT_TYPES].filter((type) => !types.includes(type));
+  const absent = missingEventTypes(found);
   const version = asText(found['api_version']);
   return [
     ...(absent.length === 0
