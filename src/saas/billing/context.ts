@@ -5,6 +5,7 @@ import type { EventOf } from '../../core/ops/events.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
 import { createModeCheck } from './entitlement.js';
+import { billingErrors } from './errors.js';
 import type { Wait } from './events/leases.js';
 import { figureCollections } from './figures/store.js';
 import type { BillingEvents, BillingOutbox } from './notifications.js';
@@ -12,7 +13,7 @@ import type { BillingConfiguration } from './options.js';
 import { createPlans } from './plans/plans.js';
 import type { CheckoutParameters } from './provider/checkout-sessions.js';
 import { createDashboardUrl } from './provider/dashboard.js';
-import { createGateway } from './provider/gateway.js';
+import { createGateway, type Gateway } from './provider/gateway.js';
 import { purchaseCollection } from './purchases.js';
 import { quotaCollections } from './quotas/store.js';
 import type { CheckoutOrder } from './schemas.js';
@@ -84,6 +85,7 @@ export function createBillingContext(
 ) {
   const { config, users, outbox, event, publicUrl } = options;
   const { paymentSecretKey: key, paymentApiUrl, pastDue } = config;
+  const gateway = key === undefined ? undefined : createGateway(key, paymentApiUrl);
   /** Commits what was derived from stored data. False if a concurrent write came first, after which the caller reads again. */
   const tryCommit = async (parts: readonly CommitPart[]): Promise<boolean> =>
     (await commit(parts).catch(nullIfTaken))?.committed === true;
@@ -135,7 +137,12 @@ export function createBillingContext(
     ),
     editCheckout: options.editCheckout,
     /** Absent while no API key is configured. */
-    gateway: key === undefined ? undefined : createGateway(key, paymentApiUrl),
+    gateway,
+    /** @throws BILLING_NOT_CONFIGURED */
+    requireGateway(): Gateway {
+      if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
+      return gateway;
+    },
     counts: createModeCheck(key),
     dashboardUrl: createDashboardUrl(key, paymentApiUrl),
     /** A page of the application to which users return. */

@@ -1,4 +1,5 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
+import { defined } from '../../../core/kernel/fields.js';
 import type { Effect } from '../../../core/ops/commit.js';
 import type { EventOf } from '../../../core/ops/events.js';
 import type { BillingContext } from '../context.js';
@@ -46,16 +47,15 @@ export function createChargeRecorder(
   const { payments, event: eventOf, commitForUser, gateway, clock, log } = context;
 
   /** The payment that a refund or a dispute is about, as far as it is stored. */
-  const findPayment = async (reference: ChargeReference): Promise<PaymentDocument | null> => {
-    const { invoiceId, paymentIntentId, chargeId } = reference;
+  const findPayment = async ({ invoiceId, paymentIntentId, chargeId }: ChargeReference) => {
+    const find = (field: 'id' | 'paymentIntentId' | 'chargeId', value: string | undefined) =>
+      value === undefined ? null : payments.findOne({ [field]: value });
     return (
-      (invoiceId !== undefined ? await payments.findOne({ id: invoiceId }) : null) ??
-      (paymentIntentId !== undefined
-        ? ((await payments.findOne({ paymentIntentId })) ?? (await payments.findOne({ id: paymentIntentId })))
-        : null) ??
-      (chargeId !== undefined
-        ? ((await payments.findOne({ chargeId })) ?? (await payments.findOne({ id: chargeId })))
-        : null)
+      (await find('id', invoiceId)) ??
+      (await find('paymentIntentId', paymentIntentId)) ??
+      (await find('id', paymentIntentId)) ??
+      (await find('chargeId', chargeId)) ??
+      (await find('id', chargeId))
     );
   };
 
@@ -89,10 +89,9 @@ export function createChargeRecorder(
       if (reference.invoiceId !== undefined) return { ...reference, isUnattributed: false };
       if (gateway) await event.beforeCall?.();
       const fetched = await fetchCharge(reference.chargeId);
-      const known = Object.entries(reference).filter(([, value]) => value !== undefined);
       if (typeof fetched === 'string') return { ...reference, isUnattributed: true };
       const { refundedAmount: _, ...ids } = fetched;
-      return { ...reference, ...ids, ...Object.fromEntries(known), isUnattributed: false };
+      return { ...reference, ...ids, ...defined(reference), isUnattributed: false };
     },
 
     /** Null if the event states no refund and no dispute. */
@@ -111,9 +110,7 @@ export function createChargeRecorder(
       const fact = CHARGE_FACTS[event.type]?.(event, at, { ids, unattributed, refundedAmount });
       if (!fact) return null;
       const { payment, isFirst, write } = recorder.record(stored, { id, userId }, event.id, fact);
-      const isRefund = event.type === 'charge.refunded' || isRefundFailure(event);
-      const notify = isRefund ? refundEvent : disputeEvent;
-      const notification = isFirst ? await notify(eventOf, event, payment, at) : undefined;
+      const notification = isFirst ? await chargeEvent(eventOf, event, payment, at) : undefined;
       // A full refund or a lost dispute ends the access that a purchase gives.
       return { parts: [write, notification], isFirst, held: { payment } };
     },
@@ -160,9 +157,9 @@ const disputed: ChargeFact = (event, at, { ids, unattributed }) => {
       if (isOutweighed(dispute, known)) return null;
       const { currency } = readCharge(event);
       return {
-        ...(!stored && { status: 'paid', at: dispute.at, ...(currency && { currency }), ...unattributed }),
+        ...(!stored && { status: 'paid', at: dispute.at, currency, ...unattributed }),
         ...ids,
-        ...mergeDisputes(stored?.disputes ?? [], [dispute]),
+        ...mergeDisputes(stored?.disputes, [dispute]),
       };
     },
   };
@@ -182,10 +179,9 @@ const CHARGE_FACTS: Partial<Record<string, ChargeFact>> = {
       merge(stored) {
         const merged = mergeRefunds(stored?.refunds, { [chargeId]: refunded });
         if (merged.refunds?.[chargeId] !== refunded) return null;
-        const charge = { at, ...(amount !== undefined && { amount }), ...(currency && { currency }) };
         return {
           ...(!stored && { status: 'paid', ...unattributed }),
-          ...((!stored || isStub(stored)) && charge),
+          ...((!stored || isStub(stored)) && { at, amount, currency }),
           ...ids,
           ...merged,
         };
@@ -205,7 +201,7 @@ const CHARGE_FACTS: Partial<Record<string, ChargeFact>> = {
         // Later than the refund, even if it fails within the same second.
         const amount = refundedAmount ?? Math.max(0, before - failed);
         return {
-          ...(!stored && { status: 'paid', at, ...(currency && { currency }), ...unattributed }),
+          ...(!stored && { status: 'paid', at, currency, ...unattributed }),
           ...ids,
           ...mergeRefunds(stored?.refunds, { [chargeId]: { amount, at: at + 1 } }),
         };
@@ -214,43 +210,21 @@ const CHARGE_FACTS: Partial<Record<string, ChargeFact>> = {
   },
 };
 
-function paymentNotification(eventId: string, payment: PaymentDocument, at: number) {
-  const { id: paymentId, userId, subscriptionId, amount, currency } = payment;
-  return {
-    id: eventId,
-    at: toTimestamp(at),
-    userId,
-    paymentId,
-    ...(subscriptionId !== undefined && { subscriptionId }),
-    ...(amount !== undefined && { amount }),
-    ...(currency !== undefined && { currency }),
-  };
-}
-
-type ChargeEvent = (
+function chargeEvent(
   eventOf: EventOf<BillingEvents>,
   event: PaymentEvent,
   payment: PaymentDocument,
   at: number,
-) => Promise<Effect>;
-
-const refundEvent: ChargeEvent = (eventOf, { id }, payment, at) => {
-  const { refundedAmount = 0 } = payment;
-  const isFullRefund = isFullyRefunded(payment);
-  return eventOf('payment.refunded', {
-    ...paymentNotification(id, payment, at),
-    refundedAmount,
-    isFullRefund,
-  });
-};
-
-const disputeEvent: ChargeEvent = (eventOf, event, payment, at) => {
+): Promise<Effect> {
+  const { id: paymentId, userId, subscriptionId, amount, currency, refundedAmount = 0 } = payment;
+  const about = { userId, paymentId, ...defined({ subscriptionId, amount, currency }) };
+  const notification = { id: event.id, at: toTimestamp(at), ...about };
+  if (event.type === 'charge.refunded' || isRefundFailure(event)) {
+    const isFullRefund = isFullyRefunded(payment);
+    return eventOf('payment.refunded', { ...notification, refundedAmount, isFullRefund });
+  }
   const { id: disputeId, status, reason, amount: disputedAmount, closedAt } = readDispute(event, at);
-  return eventOf(closedAt !== undefined ? 'payment.dispute_closed' : 'payment.disputed', {
-    ...paymentNotification(event.id, payment, at),
-    disputeId,
-    status,
-    ...(reason !== undefined && { reason }),
-    ...(disputedAmount !== undefined && { disputedAmount }),
-  });
-};
+  const dispute = { disputeId, status, ...defined({ reason, disputedAmount }) };
+  const name = closedAt === undefined ? 'payment.disputed' : 'payment.dispute_closed';
+  return eventOf(name, { ...notification, ...dispute });
+}

@@ -1,4 +1,5 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
+import { defined } from '../../../core/kernel/fields.js';
 import type { Effect } from '../../../core/ops/commit.js';
 import type { EventOf } from '../../../core/ops/events.js';
 import type { BillingContext, CommitPart } from '../context.js';
@@ -14,7 +15,11 @@ import { type InvoiceDetails, type PaymentEvent, readInvoice } from './provider-
  */
 export type PaymentRecorder = ReturnType<typeof createPaymentRecorder>;
 
-export type PaymentFields = Partial<Omit<PaymentDocument, 'id' | 'userId' | 'reportedBy' | 'rev'>>;
+export type PaymentFields = {
+  [K in Exclude<keyof PaymentDocument, 'id' | 'userId' | 'reportedBy' | 'rev'>]?:
+    | PaymentDocument[K]
+    | undefined;
+};
 
 /** What an event states about a payment. */
 export interface PaymentFact {
@@ -46,7 +51,7 @@ export function createPaymentRecorder({ payments, event: eventOf, clock }: Billi
     const reportedBy = { ...stored?.reportedBy, ...(isFirst && { [fact.name]: eventId }) };
     const written = { reportedBy, rev: (stored?.rev ?? 0) + 1 };
     const base = stored ?? { id, userId, status: 'paid' as const, at: clock.now(), ...written };
-    return { payment: withFields(base, { ...fields, ...written }), isFirst };
+    return { payment: { ...base, ...defined({ ...fields, ...written }) }, isFirst };
   };
 
   /** The refunds and disputes of an invoice that were recorded before it was known. */
@@ -114,12 +119,11 @@ export function createPaymentRecorder({ payments, event: eventOf, clock }: Billi
       eventId: string,
     ): Promise<{ payment: PaymentDocument; write: CommitPart } | null> {
       if (amount === 0) return null;
-      const paid = { at, ...(amount !== undefined && { amount }), ...(currency && { currency }) };
       const stored = await payments.findOne({ id });
       const { payment } = withFact(stored, { id, userId }, eventId, {
         name: 'purchased',
         // The event of an invoice, if there is one, describes the payment as well.
-        merge: (known) => (known && !isStub(known) ? {} : { status: 'paid', ...paid }),
+        merge: (known) => (known && !isStub(known) ? {} : { status: 'paid', at, amount, currency }),
       });
       return { payment, write: writingRevision(payments, stored, payment) };
     },
@@ -131,42 +135,30 @@ const absorb = (
   payment: PaymentDocument,
   stray: PaymentDocument,
   chargeIds: PaymentFields,
-): PaymentDocument =>
-  withFields(payment, {
-    ...chargeIds,
-    ...mergeRefunds(payment.refunds, stray.refunds),
-    ...mergeDisputes(payment.disputes ?? [], stray.disputes ?? []),
-    reportedBy: { ...stray.reportedBy, ...payment.reportedBy },
-    rev: payment.rev + 1,
-  });
-
-/** Without fields that are undefined, which the store rejects. */
-function withFields(base: PaymentDocument, fields: Partial<PaymentDocument>): PaymentDocument {
-  const known = Object.entries(fields).filter(([, value]) => value !== undefined);
-  return { ...base, ...Object.fromEntries(known) };
-}
+): PaymentDocument => ({
+  ...payment,
+  ...defined({ ...chargeIds, ...mergeRefunds(payment.refunds, stray.refunds) }),
+  ...mergeDisputes(payment.disputes, stray.disputes),
+  reportedBy: { ...stray.reportedBy, ...payment.reportedBy },
+  rev: payment.rev + 1,
+});
 
 const isPaid = (stored: PaymentDocument | null): boolean => stored?.status === 'paid';
 
 /** The IDs by which refunds and disputes refer to a payment, unless one is its own ID. */
-export function chargeIdsOf({
+export const chargeIdsOf = ({
   id,
   paymentIntentId,
   chargeId,
-}: Pick<InvoiceDetails, 'id' | 'paymentIntentId' | 'chargeId'>): PaymentFields {
-  return {
-    ...(paymentIntentId !== undefined && paymentIntentId !== id && { paymentIntentId }),
-    ...(chargeId !== undefined && chargeId !== id && { chargeId }),
-  };
-}
-
-const fieldsOf = (invoice: InvoiceDetails) => ({
-  ...(invoice.subscriptionId !== undefined && { subscriptionId: invoice.subscriptionId }),
-  ...(invoice.amount !== undefined && { amount: invoice.amount }),
-  ...(invoice.currency !== undefined && { currency: invoice.currency }),
-  attempts: invoice.attempt,
-  ...chargeIdsOf(invoice),
+}: Pick<InvoiceDetails, 'id' | 'paymentIntentId' | 'chargeId'>) => ({
+  paymentIntentId: paymentIntentId === id ? undefined : paymentIntentId,
+  chargeId: chargeId === id ? undefined : chargeId,
 });
+
+const fieldsOf = (invoice: InvoiceDetails) => {
+  const { subscriptionId, amount, currency, attempt: attempts } = invoice;
+  return { subscriptionId, amount, currency, attempts, ...chargeIdsOf(invoice) };
+};
 
 /** The time of a fact is that of its earliest event, in whichever order they arrive. */
 const earliest = (stored: PaymentDocument | null, fact: string, at: number): number =>
@@ -223,7 +215,10 @@ export function mergeRefunds(stored: Refunds = {}, others: Refunds = {}): Paymen
 }
 
 /** By ID; a closed dispute replaces an open one, and the result of an appeal replaces the earlier result. */
-export function mergeDisputes(stored: readonly Dispute[], others: readonly Dispute[]): PaymentFields {
+export function mergeDisputes(
+  stored: readonly Dispute[] = [],
+  others: readonly Dispute[] = [],
+): Pick<PaymentDocument, 'disputes'> {
   const merged = new Map(stored.map((dispute) => [dispute.id, dispute]));
   for (const dispute of others)
     if (!isOutweighed(dispute, merged.get(dispute.id))) merged.set(dispute.id, dispute);
@@ -246,9 +241,7 @@ function invoiceEvent(
     at: toTimestamp(at),
     userId,
     invoiceId,
-    ...(subscriptionId !== undefined && { subscriptionId }),
-    ...(amount !== undefined && { amount }),
-    ...(currency !== undefined && { currency }),
+    ...defined({ subscriptionId, amount, currency }),
   };
   if (type === 'invoice.payment_failed')
     return eventOf('payment.failed', { ...notification, attempt, isLastAttempt });

@@ -1,5 +1,6 @@
-import { httpErrors } from '../../../core/kernel/errors.js';
-import { asInteger, asList, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
+import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
+import { defined } from '../../../core/kernel/fields.js';
+import { asFlag, asInteger, asList, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import type { Dispute } from '../store.js';
 
 /** An event of the provider. Only its type and the ID of its object are always present. */
@@ -93,41 +94,33 @@ export function parseEvent(payload: string, signature: string): PaymentEvent | n
   // The events of connected accounts are not about customers of this account.
   if (body['account'] != null) return null;
   const { id, type, livemode } = body;
-  requireIdentifiers({ type });
+  requireIdentifier('type', type);
   if (isThin(body) || !HANDLED_EVENT_TYPES.has(String(type))) return null;
   const data = asObject(body['data']);
   const object = asObject(data['object']);
   // An upcoming invoice has no ID before API version 2025-03-31.
   const objectId = object['id'] ?? (type === 'invoice.upcoming' ? id : undefined);
-  requireIdentifiers({ 'data.object.id': objectId });
-  const created = asTime(body['created']);
-  const event = {
+  requireIdentifier('data.object.id', objectId);
+  const named = { type: String(type), objectId: String(objectId), object };
+  return defined({
     id: isIdentifier(id) ? id : signature,
-    type: String(type),
-    objectId: String(objectId),
-    ...(created !== undefined && { created }),
-    ...(typeof livemode === 'boolean' && { livemode }),
-    object,
+    ...named,
+    created: asTime(body['created']),
+    livemode: asFlag(livemode),
     previous: asObject(data['previous_attributes']),
-  };
-  return Object.assign(event, referencesOf(event));
+    ...referencesOf(named),
+  });
 }
 
 /** The customer, subscription and user in an event. */
 function referencesOf({ type, objectId, object }: { type: string; objectId: string; object: Json }) {
-  const customerId = isCustomer({ type }) ? objectId : idOf(object['customer']);
-  const referenceUserId = isSession({ type }) ? asText(object['client_reference_id']) : undefined;
   const parent = subscriptionDetailsOf(object);
   const details = isInvoice({ type }) ? [parent, asObject(object['subscription_details'])] : [object];
-  const subscriptionId = type.startsWith('customer.subscription.') ? objectId : subscriptionOf(object);
-  const metadataUserId = details
-    .map(({ metadata }) => asText(asObject(metadata)['userId']))
-    .find((userId) => userId !== undefined);
   return {
-    ...(customerId !== undefined && { customerId }),
-    ...(subscriptionId !== undefined && { subscriptionId }),
-    ...(metadataUserId !== undefined && { metadataUserId }),
-    ...(referenceUserId !== undefined && { referenceUserId }),
+    customerId: isCustomer({ type }) ? objectId : idOf(object['customer']),
+    subscriptionId: type.startsWith('customer.subscription.') ? objectId : subscriptionOf(object),
+    metadataUserId: details.flatMap(({ metadata }) => asText(asObject(metadata)['userId']) ?? [])[0],
+    referenceUserId: isSession({ type }) ? asText(object['client_reference_id']) : undefined,
   };
 }
 
@@ -152,37 +145,29 @@ const isThin = ({ object }: Json): boolean => typeof object === 'string' && obje
 const isIdentifier = (value: unknown): value is string =>
   typeof value === 'string' && /^[\x21-\x7e]{1,255}$/.test(value);
 
-function requireIdentifiers(values: Record<string, unknown>): void {
-  const wrong = Object.keys(values).filter((path) => !isIdentifier(values[path]));
-  const details = wrong.map((path) => ({ path, message: 'must be a string of 1 to 255 characters' }));
-  if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
+function requireIdentifier(path: string, value: unknown): void {
+  if (!isIdentifier(value)) throw invalidFields({ path, message: 'must be a string of 1 to 255 characters' });
 }
 
 /** The invoice of an event. */
-export interface InvoiceDetails {
-  id: string;
-  subscriptionId: string | undefined;
-  /** The amount that was paid, or that was to be collected. */
-  amount: number | undefined;
-  currency: string | undefined;
-  attempt: number;
-  isLastAttempt: boolean;
-  /** The payment that collected it. Absent since API version 2025-03-31, unless its payments are included. */
-  paymentIntentId: string | undefined;
-  chargeId: string | undefined;
-}
+export type InvoiceDetails = ReturnType<typeof readInvoice>;
 
-export function readInvoice(event: PaymentEvent): InvoiceDetails {
+export function readInvoice(event: PaymentEvent) {
   const { type, objectId, subscriptionId, object } = event;
   const isPaid = type === 'invoice.paid' || type === 'invoice.payment_succeeded';
+  const collected = asList(asObject(object['payments'])['data']).find(({ status }) => status === 'paid');
+  const payment = asObject(collected?.['payment']);
   return {
     id: objectId,
     subscriptionId,
+    /** That was paid, or that was to be collected. */
     amount: isPaid ? paidAmountOf(event) : asInteger(object['amount_due']),
     currency: asCurrency(object['currency']),
     attempt: asInteger(object['attempt_count']) ?? 1,
     isLastAttempt: object['next_payment_attempt'] === null,
-    ...paymentOf(object),
+    /** The payment that collected it. Absent since API version 2025-03-31, unless its payments are included. */
+    paymentIntentId: idOf(object['payment_intent']) ?? idOf(payment['payment_intent']),
+    chargeId: idOf(object['charge']) ?? idOf(payment['charge']),
   };
 }
 
@@ -194,51 +179,30 @@ export function paidAmountOf({ type, object }: Pick<PaymentEvent, 'type' | 'obje
   return paid === 0 && isOutside ? (asInteger(object['amount_due']) ?? paid) : paid;
 }
 
-function paymentOf(invoice: Json): Pick<InvoiceDetails, 'paymentIntentId' | 'chargeId'> {
-  const paid = asList(asObject(invoice['payments'])['data']).find(({ status }) => status === 'paid');
-  const payment = asObject(paid?.['payment']);
-  return {
-    paymentIntentId: idOf(invoice['payment_intent']) ?? idOf(payment['payment_intent']),
-    chargeId: idOf(invoice['charge']) ?? idOf(payment['charge']),
-  };
-}
-
 /** What identifies the payment that a refund or a dispute is about. */
-export interface ChargeReference {
-  chargeId: string | undefined;
-  paymentIntentId: string | undefined;
-  /** Absent since API version 2025-03-31. */
-  invoiceId: string | undefined;
-  customerId: string | undefined;
-}
+export type ChargeReference = ReturnType<typeof readChargeReference>;
 
-export function readChargeReference({ type, objectId, object }: PaymentEvent): ChargeReference {
+export function readChargeReference({ type, objectId, object }: PaymentEvent) {
   const isRefund = type === 'charge.refunded';
   const charge = isRefund ? object : asObject(object['charge']);
   return {
     chargeId: isRefund ? objectId : idOf(object['charge']),
     paymentIntentId: idOf(object['payment_intent']) ?? idOf(charge['payment_intent']),
+    /** Absent since API version 2025-03-31. */
     invoiceId: idOf(charge['invoice']),
     customerId: idOf(charge['customer']),
   };
 }
 
 /** The amounts of a charge. */
-export interface ChargeDetails {
-  amount: number | undefined;
-  currency: string | undefined;
-  refundedAmount: number;
-  /** When it was made. */
-  at: number | undefined;
-}
-
-export function readCharge({ object }: PaymentEvent): ChargeDetails {
+export function readCharge({ object }: PaymentEvent) {
   const amount = asInteger(object['amount']);
   const isFull = object['refunded'] === true;
   return {
     amount,
     currency: asCurrency(object['currency']),
     refundedAmount: asInteger(object['amount_refunded']) ?? (isFull ? (amount ?? 0) : 0),
+    /** When it was made. */
     at: asTime(object['created']),
   };
 }
@@ -253,20 +217,18 @@ export function readFailedRefund({ object }: PaymentEvent) {
 }
 
 export function readDispute({ type, objectId, object }: PaymentEvent, at: number): Dispute {
-  const reason = asText(object['reason']);
-  const amount = asInteger(object['amount']);
   const status = asText(object['status']) ?? (type === 'charge.dispute.closed' ? 'closed' : 'needs_response');
   // An appeal is reported by the funds that come back, perhaps without a second `closed`.
   const isReinstated =
     type === 'charge.dispute.funds_reinstated' && ['won', 'warning_closed'].includes(status);
-  return {
+  return defined({
     id: objectId,
     status,
-    ...(reason !== undefined && { reason }),
-    ...(amount !== undefined && { amount }),
+    reason: asText(object['reason']),
+    amount: asInteger(object['amount']),
     at: asTime(object['created']) ?? at,
-    ...((type === 'charge.dispute.closed' || isReinstated) && { closedAt: at }),
-  };
+    closedAt: type === 'charge.dispute.closed' || isReinstated ? at : undefined,
+  });
 }
 
 export const asCurrency = (value: unknown): string | undefined =>

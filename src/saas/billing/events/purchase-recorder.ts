@@ -1,10 +1,11 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
+import { defined } from '../../../core/kernel/fields.js';
 import type { BillingContext } from '../context.js';
 import { isProviderError } from '../errors.js';
 import type { BillingEvents } from '../notifications.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
 import type { Projector } from '../projection.js';
-import { asInteger, asObject, asText, idOf, type Json } from '../provider/json.js';
+import { asFlag, asInteger, asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { PurchaseDocument, PurchasedItem } from '../purchases.js';
 import type { Quotas } from '../quotas/service.js';
 import { writingRevision } from '../store.js';
@@ -13,12 +14,6 @@ import { asCurrency, type PaymentEvent } from './provider-objects.js';
 
 /** Records the checkout sessions of one-time purchases. The result does not depend on the order of the events. */
 export type PurchaseRecorder = ReturnType<typeof createPurchaseRecorder>;
-
-/** What a session says about its purchase. */
-type SessionDetails = Pick<
-  PurchaseDocument,
-  'id' | 'status' | 'amount' | 'currency' | 'paymentId' | 'livemode'
->;
 
 type Items = Pick<PurchaseDocument, 'items' | 'plan'>;
 
@@ -42,7 +37,7 @@ export function createPurchaseRecorder(
     if (!gateway) return 'missing';
     try {
       const items = await gateway.lineItems(id);
-      return items === null ? 'missing' : readItems(items, undefined);
+      return items === null ? 'missing' : readItems(items);
     } catch (err) {
       if (!isProviderError(err)) throw err;
       log.warn(
@@ -53,28 +48,20 @@ export function createPurchaseRecorder(
     }
   };
 
-  const readItems = (lines: readonly Json[], metadataPlan: string | undefined): Items => {
-    const prices = lines.map(({ price, quantity }) => ({
-      price: asObject(price),
-      id: idOf(price),
-      quantity,
-    }));
-    const found = prices
-      .map(({ price, id }) => {
-        const lookupKey = asText(price['lookup_key']);
-        plans.learn(id, lookupKey);
-        const plan = asText(asObject(price['metadata'])['plan']) ?? metadataPlan;
-        return plans.planOfPurchase({
-          ...(id !== undefined && { priceId: id }),
-          ...(lookupKey !== undefined && { lookupKey }),
-          ...(plan !== undefined && { metadataPlan: plan }),
-        });
-      })
-      .find((plan) => plan !== UNKNOWN_PLAN);
-    const items = prices.flatMap(({ id: priceId, quantity }): PurchasedItem[] =>
-      priceId === undefined ? [] : [{ priceId, quantity: asInteger(quantity) ?? 1 }],
-    );
-    return { items, plan: found ?? metadataPlan ?? UNKNOWN_PLAN };
+  const readItems = (lines: readonly Json[], metadataPlan?: string): Items => {
+    const named = lines.map(({ price }) => {
+      const { lookup_key, metadata } = asObject(price);
+      const priceId = idOf(price);
+      const lookupKey = asText(lookup_key);
+      plans.learn(priceId, lookupKey);
+      const plan = asText(asObject(metadata)['plan']) ?? metadataPlan;
+      return plans.planOfPurchase(defined({ priceId, lookupKey, metadataPlan: plan }));
+    });
+    const items = lines.flatMap(({ price, quantity }): PurchasedItem[] => {
+      const priceId = idOf(price);
+      return priceId === undefined ? [] : [{ priceId, quantity: asInteger(quantity) ?? 1 }];
+    });
+    return { items, plan: named.find((plan) => plan !== UNKNOWN_PLAN) ?? metadataPlan ?? UNKNOWN_PLAN };
   };
 
   const itemsOf = async (
@@ -100,18 +87,15 @@ export function createPurchaseRecorder(
     session: Json,
     stored: PurchaseDocument | null,
     beforeCall: SessionSource['beforeCall'],
-  ): Promise<{ items: Items; amount: { amount?: number } } | undefined> => {
-    if (stored) {
-      const { items, plan, amount } = stored;
-      return { items: { items, plan }, amount: amount === undefined ? {} : { amount } };
-    }
+  ): Promise<Pick<PurchaseDocument, 'items' | 'plan' | 'amount'> | undefined> => {
+    if (stored) return defined({ items: stored.items, plan: stored.plan, amount: stored.amount });
     if (!gateway) return undefined;
     await beforeCall?.();
     const lines = (await gateway.lineItems(String(session['id']))) ?? [];
     const once = lines.filter(({ price }) => asObject(price)['recurring'] == null);
     if (once.length === 0) return undefined;
     const amount = once.reduce((sum, line) => sum + (asInteger(line['amount_total']) ?? 0), 0);
-    return { items: readItems(once, undefined), amount: { amount } };
+    return { ...readItems(once), amount };
   };
 
   /** The credits of a paid purchase. */
@@ -138,14 +122,14 @@ export function createPurchaseRecorder(
       const stored = await purchases.findOne({ id: String(session['id']) });
       const beside = isSubscription ? await itemsBeside(session, stored, beforeCall) : undefined;
       if (isSubscription && !beside) return null;
-      const details = { ...readSession(session, type), ...beside?.amount };
+      const details = readSession(session, type);
       const { recheckAt: _, ...kept } = stored ?? { createdAt: clock.now(), rev: 0, at };
       const isOlder = stored !== null && PROGRESS[stored.status] > PROGRESS[details.status];
       const isSame = stored?.status === details.status;
       const purchase: PurchaseDocument = {
         ...kept,
         ...details,
-        ...(beside?.items ?? (await itemsOf(session, stored, beforeCall))),
+        ...(beside ?? (await itemsOf(session, stored, beforeCall))),
         userId: stored?.userId ?? userId,
         status: isOlder ? stored.status : details.status,
         at: isOlder ? stored.at : isSame ? Math.min(stored.at, at) : at,
@@ -185,25 +169,23 @@ export function createPurchaseRecorder(
 }
 
 /** A session, and the result of its payment. Methods such as bank transfers confirm after the session is completed. */
-function readSession(session: Json, type: string | undefined): SessionDetails {
+function readSession(session: Json, type: string | undefined) {
   const paymentStatus = session['payment_status'];
   const isPaid =
     type === 'checkout.session.async_payment_succeeded' ||
     paymentStatus === 'paid' ||
     paymentStatus === 'no_payment_required';
   const isFailed = type === 'checkout.session.async_payment_failed';
-  const amount = asInteger(session['amount_total']);
-  const currency = asCurrency(session['currency']);
+  const status: PurchaseDocument['status'] = isPaid ? 'paid' : isFailed ? 'failed' : 'pending';
   const id = String(session['id']);
-  const paymentId = idOf(session['invoice']) ?? idOf(session['payment_intent']) ?? id;
-  return {
+  return defined({
     id,
-    paymentId,
-    status: isPaid ? 'paid' : isFailed ? 'failed' : 'pending',
-    ...(amount !== undefined && { amount }),
-    ...(currency !== undefined && { currency }),
-    ...(typeof session['livemode'] === 'boolean' && { livemode: session['livemode'] }),
-  };
+    paymentId: idOf(session['invoice']) ?? idOf(session['payment_intent']) ?? id,
+    status,
+    amount: asInteger(session['amount_total']),
+    currency: asCurrency(session['currency']),
+    livemode: asFlag(session['livemode']),
+  });
 }
 
 const purchaseNotification = (
@@ -216,6 +198,5 @@ const purchaseNotification = (
   purchaseId,
   plan,
   items,
-  ...(amount !== undefined && { amount }),
-  ...(currency !== undefined && { currency }),
+  ...defined({ amount, currency }),
 });

@@ -7,8 +7,8 @@ import { lacksItems } from '../provider/responses.js';
 import { type EventOutcome, isTerminal, type SubscriptionDocument } from '../store.js';
 import { readSnapshot, type Snapshot } from '../subscription/snapshot.js';
 import {
+  changedFields,
   estimatePastDueSince,
-  isChanged,
   type SubscriptionUpdate,
   type SubscriptionWriter,
 } from '../subscription/writer.js';
@@ -159,7 +159,8 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
         };
       }
       const subscription = writer.merge(stored, { id, userId }, update);
-      const change = !stored ? 'inserted' : isChanged(stored, subscription) ? 'updated' : undefined;
+      const isChanged = changedFields(stored, subscription).length > 0;
+      const change = !stored ? 'inserted' : isChanged ? 'updated' : undefined;
       return {
         outcome: 'processed',
         subscription,

@@ -25,6 +25,9 @@ export function asTime(value: unknown): number | undefined {
 export const asInteger = (value: unknown): number | undefined =>
   typeof value === 'number' && Number.isSafeInteger(value) ? value : undefined;
 
+export const asFlag = (value: unknown): boolean | undefined =>
+  typeof value === 'boolean' ? value : undefined;
+
 /** An address for people. Only https, because clients use it as a link. */
 export const asLink = (value: unknown): string | null =>
   typeof value === 'string' && /^https:\/\//.test(value) ? value : null;

@@ -1,5 +1,6 @@
-import { type PlanSource, type Plans, UNKNOWN_PLAN } from '../plans/plans.js';
-import { asInteger, asList, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
+import { defined } from '../../../core/kernel/fields.js';
+import { type Plans, UNKNOWN_PLAN } from '../plans/plans.js';
+import { asFlag, asInteger, asList, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import type { ItemPrice, SubscriptionItem, SubscriptionTerms } from '../store.js';
 
 /** A subscription as the provider sent it. A field that was not sent is absent; one that was cleared is `null`. */
@@ -10,17 +11,17 @@ export type Snapshot = { [K in keyof SubscriptionTerms]?: SubscriptionTerms[K] |
  * @param stored what is known of it
  */
 export function readSnapshot(subscription: Json, plans: Plans, stored: StoredPlan | null): Snapshot {
-  const items = itemsOf(subscription);
-  const item = mainItem(items, plans, stored);
+  const item = findMainItem(subscription, plans, stored);
   const priceId = priceIdOf(item) ?? idOf(subscription['plan']);
+  const sent = asObject(subscription['items'])['data'];
   // Since 2025-03-31 the period is a field of the item.
   const onItem = (field: string) => (field in item ? item[field] : subscription[field]);
-  const snapshot = {
+  return defined({
     status: asText(subscription['status']),
     ...planOf(subscription, item, plans, stored),
     customerId: idOf(subscription['customer']),
     priceId,
-    otherPriceIds: otherPricesOf(items, priceId),
+    otherPriceIds: otherPricesOf(subscription, priceId),
     // Metered prices have no quantity.
     quantity: nullable(
       item['quantity'] ?? subscription['quantity'] ?? ('price' in item || 'plan' in item ? null : undefined),
@@ -40,21 +41,14 @@ export function readSnapshot(subscription: Json, plans: Plans, stored: StoredPla
       asText,
     ),
     startedAt: asTime(subscription['created']),
-    ...readDetails(subscription),
+    items: sent === undefined ? undefined : readPricedItems(sent),
+    pendingUpdate: nullable(subscription['pending_update'], readPendingUpdate),
+    pauseReason: nullable(subscription['status_details'], readPauseReason),
+    collectionPause: nullable(subscription['pause_collection'], readPause),
+    scheduleId: nullable(subscription['schedule'], idOf),
+    discountIds: readDiscountIds(subscription),
     livemode: asFlag(subscription['livemode']),
-  };
-  return pickFields<Snapshot>(snapshot, (value) => value !== undefined);
-}
-
-/** The fields whose values pass. `Object.fromEntries` takes three times as long, several times for each event. */
-export function pickFields<T>(
-  fields: { [K in keyof T]: T[K] | null | undefined },
-  passes: (value: unknown) => boolean,
-): T {
-  const picked: Partial<T> = {};
-  for (const name of Object.keys(fields) as (keyof T)[])
-    if (passes(fields[name])) picked[name] = fields[name] as T[keyof T];
-  return picked as T;
+  });
 }
 
 const itemsOf = (subscription: Json): Json[] => asList(asObject(subscription['items'])['data']);
@@ -63,12 +57,13 @@ const itemsOf = (subscription: Json): Json[] => asList(asObject(subscription['it
 type StoredPlan = Pick<SubscriptionTerms, 'plan' | 'priceId' | 'isPlanFromMetadata'>;
 
 /**
- * Of several items the first whose price is configured, else the one that has named the plan so far, else the first
+ * The item of the main plan, beside metered and add-on items; empty if there is none. Of several items the first whose price is configured, else the one that has named the plan so far, else the first
  * whose price names a plan, preferably one that is not metered.
  */
-function mainItem(items: Json[], plans: Plans, stored: StoredPlan | null): Json {
+export function findMainItem(subscription: Json, plans: Plans, stored: StoredPlan | null): Json {
+  const items = itemsOf(subscription);
   const kept = stored?.plan === UNKNOWN_PLAN ? undefined : stored?.priceId;
-  const isNamed = (item: Json) => Object.keys(namesIn(priceOf(item))).length > 0;
+  const isNamed = (item: Json) => Object.values(namesIn(priceOf(item))).some((name) => name !== undefined);
   for (const item of items) plans.learn(priceIdOf(item), namesIn(priceOf(item)).lookupKey);
   const isMetered = (item: Json) => asObject(priceOf(item)['recurring'])['usage_type'] === 'metered';
   return (
@@ -87,20 +82,13 @@ const priceOf = (item: Json): Json => asObject(item['price'] ?? item['plan']);
 const priceIdOf = (item: Json): string | undefined => idOf(item['price']) ?? idOf(item['plan']);
 
 /** The plan that a price names itself. */
-function namesIn(price: Json): Pick<PlanSource, 'lookupKey' | 'metadataPlan'> {
-  const lookupKey = asText(price['lookup_key']);
-  const metadataPlan = asText(asObject(price['metadata'])['plan']);
-  return {
-    ...(lookupKey !== undefined && { lookupKey }),
-    ...(metadataPlan !== undefined && { metadataPlan }),
-  };
-}
+const namesIn = ({ lookup_key, metadata }: Json) => ({
+  lookupKey: asText(lookup_key),
+  metadataPlan: asText(asObject(metadata)['plan']),
+});
 
-/** The item of the main plan, beside metered and add-on items; empty if there is none. */
-export const findMainItem = (subscription: Json, plans: Plans, stored: StoredPlan | null): Json =>
-  mainItem(itemsOf(subscription), plans, stored);
-
-function otherPricesOf(items: Json[], priceId: string | undefined): string[] | null | undefined {
+function otherPricesOf(subscription: Json, priceId: string | undefined): string[] | null | undefined {
+  const items = itemsOf(subscription);
   if (items.length === 0) return undefined;
   const all = new Set(items.flatMap((item) => priceIdOf(item) ?? []));
   const others = [...all].filter((id) => id !== priceId);
@@ -129,40 +117,16 @@ function planOf(
   if (isKept && !isConfigured && !(isFromMetadata && stored.isPlanFromMetadata)) {
     return isFromMetadata && metadataPlan === stored.plan ? { isPlanFromMetadata: true } : {};
   }
-  const plan = plans.planOfPurchase({
-    ...named,
-    ...(priceId !== undefined && { priceId }),
-    ...(metadataPlan !== undefined && { metadataPlan }),
-  });
+  const plan = plans.planOfPurchase(defined({ lookupKey: named.lookupKey, priceId, metadataPlan }));
   return { plan, isPlanFromMetadata: isFromMetadata || null };
 }
 
 const nullable = <T>(value: unknown, read: (value: unknown) => T): T | null | undefined =>
   value === undefined || value === null ? value : read(value);
 
-const asFlag = (value: unknown): boolean | undefined => (typeof value === 'boolean' ? value : undefined);
-
 function asCount(value: unknown): number | undefined {
   const count = asInteger(value);
   return count !== undefined && count >= 0 ? count : undefined;
-}
-
-type Details = Pick<
-  SubscriptionTerms,
-  'items' | 'pendingUpdate' | 'pauseReason' | 'collectionPause' | 'scheduleId' | 'discountIds'
->;
-
-/** A field that was not sent is absent or undefined; one that was cleared is `null`. */
-function readDetails(subscription: Json): { [K in keyof Details]: Details[K] | null | undefined } {
-  const data = asObject(subscription['items'])['data'];
-  return {
-    items: data === undefined ? undefined : readPricedItems(data),
-    pendingUpdate: nullable(subscription['pending_update'], readPendingUpdate),
-    pauseReason: nullable(subscription['status_details'], readPauseReason),
-    collectionPause: nullable(subscription['pause_collection'], readPause),
-    scheduleId: nullable(subscription['schedule'], idOf),
-    discountIds: readDiscountIds(subscription),
-  };
 }
 
 /** The items of a subscription, of a pending update or of a phase of a schedule; `null` if there are none. */
@@ -173,38 +137,33 @@ export function readItems(data: unknown): SubscriptionItem[] | null {
 
 function readItem(item: Json): SubscriptionItem[] {
   const priceId = priceIdOf(item);
-  const quantity = asInteger(item['quantity']);
-  return priceId === undefined ? [] : [{ priceId, ...(quantity !== undefined && { quantity }) }];
+  return priceId === undefined ? [] : [defined({ priceId, quantity: asInteger(item['quantity']) })];
 }
 
 /** The items of a subscription with what they cost. */
 function readPricedItems(data: unknown): SubscriptionItem[] | null {
   const items = asList(data).flatMap((item) =>
-    readItem(item).map((read) => {
-      const price = readPrice(priceOf(item));
-      return price ? { ...read, price } : read;
-    }),
+    readItem(item).map((read) => defined({ ...read, price: readPrice(priceOf(item)) })),
   );
   return items.length > 0 ? items : null;
 }
 
-function readPrice(price: Json): ItemPrice | null {
+function readPrice(price: Json): ItemPrice | undefined {
   // A plan has these fields itself.
   const recurring = asObject(price['recurring'] ?? price);
   const interval = asText(recurring['interval']);
-  if (interval === undefined) return null;
-  // Fractions of the smallest unit are only in the decimal amount.
-  const unitAmount =
-    asInteger(price['unit_amount'] ?? price['amount']) ??
-    asDecimal(price['unit_amount_decimal'] ?? price['amount_decimal']);
+  if (interval === undefined) return undefined;
   const currency = asText(price['currency']);
-  return {
+  return defined({
     interval,
     intervalCount: asInteger(recurring['interval_count']) || 1,
-    ...(unitAmount !== undefined && { unitAmount }),
-    ...(currency !== undefined && /^[a-z]{3}$/.test(currency) && { currency }),
-    ...(recurring['usage_type'] === 'metered' && { isMetered: true as const }),
-  };
+    // Fractions of the smallest unit are only in the decimal amount.
+    unitAmount:
+      asInteger(price['unit_amount'] ?? price['amount']) ??
+      asDecimal(price['unit_amount_decimal'] ?? price['amount_decimal']),
+    currency: /^[a-z]{3}$/.test(currency ?? '') ? currency : undefined,
+    isMetered: recurring['usage_type'] === 'metered' ? (true as const) : undefined,
+  });
 }
 
 function asDecimal(value: unknown): number | undefined {
@@ -212,21 +171,17 @@ function asDecimal(value: unknown): number | undefined {
   return text !== undefined && /^\d{1,12}(\.\d{1,12})?$/.test(text) ? Number(text) : undefined;
 }
 
-function readPendingUpdate(value: unknown): Details['pendingUpdate'] {
-  const update = asObject(value);
-  const expiresAt = asTime(update['expires_at']);
-  const items = readItems(update['subscription_items']) ?? [];
-  return { items, ...(expiresAt !== undefined && { expiresAt }) };
+function readPendingUpdate(value: unknown) {
+  const { subscription_items, expires_at } = asObject(value);
+  return defined({ items: readItems(subscription_items) ?? [], expiresAt: asTime(expires_at) });
 }
 
 export const readPauseReason = (details: unknown): string | null =>
   asText(asObject(asObject(asObject(details)['paused'])['subscription'])['type']) ?? null;
 
-function readPause(value: unknown): Details['collectionPause'] {
-  const pause = asObject(value);
-  const resumesAt = asTime(pause['resumes_at']);
-  const behavior = asText(pause['behavior']) ?? 'void';
-  return { behavior, ...(resumesAt !== undefined && { resumesAt }) };
+function readPause(value: unknown) {
+  const { behavior, resumes_at } = asObject(value);
+  return defined({ behavior: asText(behavior) ?? 'void', resumesAt: asTime(resumes_at) });
 }
 
 /** Earlier API versions have a single `discount`. */

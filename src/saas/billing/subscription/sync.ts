@@ -44,32 +44,32 @@ export interface SyncedChange {
   record?: CommitPart;
 }
 
-export interface SubscriptionSyncDependencies {
-  gateway: Gateway;
-  writer: SubscriptionWriter;
-  projector: Projector;
-}
-
 export function createSubscriptionSync(
   { subscriptions, users, plans, event, commit, tryCommit, pastDue, clock }: BillingContext,
-  { gateway, writer, projector }: SubscriptionSyncDependencies,
+  { gateway, writer, projector }: { gateway: Gateway; writer: SubscriptionWriter; projector: Projector },
 ) {
-  const updateOf = (stored: SubscriptionDocument | null, object: Json, at: number) => {
+  const merge = (
+    stored: SubscriptionDocument | null,
+    key: SubscriptionKey,
+    { object, asOf: at }: FetchedSubscription,
+    isChangeAnswered = false,
+  ): SyncedSubscription => {
     const snapshot = readSnapshot(object, plans, stored);
     const since = estimatePastDueSince(stored, snapshot, at);
-    return { snapshot, at, statusAt: at, ...since, isUncertain: false };
+    const update = { snapshot, at, statusAt: at, ...since, isUncertain: false, isChangeAnswered };
+    const after = writer.merge(stored, key, update);
+    return { id: key.id, ...(stored && { before: stored }), after, fields: changedFields(stored, after) };
   };
 
   /** Writes a state that was fetched after `stored` was read; null if a concurrent write came first. */
   const write = async (
     stored: SubscriptionDocument | null,
     key: SubscriptionKey,
-    { object, asOf: at }: FetchedSubscription,
+    fetched: FetchedSubscription,
     { actor, record }: SyncedChange = {},
   ): Promise<SyncedSubscription | null> => {
-    const isChangeAnswered = record !== undefined;
-    const after = writer.merge(stored, key, { ...updateOf(stored, object, at), isChangeAnswered });
-    const fields = changedFields(stored, after);
+    const synced = merge(stored, key, fetched, record !== undefined);
+    const { after, fields } = synced;
     const parts: CommitPart[] = [writer.writing(stored, after), record];
     if (!stored || !haveSameProjection(stored, after)) {
       const user = await users.find(after.userId);
@@ -85,23 +85,7 @@ export function createSubscriptionSync(
       const id = `refresh:${after.id}:${after.rev}`;
       parts.push(await event('subscription.updated', subscriptionNotification(id, after, details)));
     }
-    if (!(await tryCommit(parts))) return null;
-    return { id: after.id, ...(stored && { before: stored }), after, fields };
-  };
-
-  const preview = (
-    stored: SubscriptionDocument | null,
-    key: SubscriptionKey,
-    { object, asOf: at }: FetchedSubscription,
-  ): SyncedSubscription => {
-    const after = writer.merge(stored, key, updateOf(stored, object, at));
-    return { id: key.id, ...(stored && { before: stored }), after, fields: changedFields(stored, after) };
-  };
-
-  const fetchOne = async (id: string): Promise<FetchedSubscription> => {
-    const found = await gateway.subscription(id);
-    if (found) return found;
-    throw subscriptionNotFound();
+    return (await tryCommit(parts)) ? synced : null;
   };
 
   /** The customers' subscriptions and the stored ones that the lists lack, without those that are stored as ended. */
@@ -138,7 +122,9 @@ export function createSubscriptionSync(
         return { id, before: stored, after: stored, fields: [] };
       }
       const key = { id, userId: stored?.userId ?? userId };
-      const synced = await write(stored, key, await fetchOne(id), change);
+      const fetched = await gateway.subscription(id);
+      if (!fetched) throw subscriptionNotFound();
+      const synced = await write(stored, key, fetched, change);
       if (synced) return synced;
     }
   };
@@ -158,7 +144,7 @@ export function createSubscriptionSync(
       const stored = storedById.get(id) ?? null;
       if (id === undefined) continue;
       const key = { id, userId };
-      if (dryRun) synced.push(preview(stored, key, fetched));
+      if (dryRun) synced.push(merge(stored, key, fetched));
       else synced.push((await write(stored, key, fetched)) ?? (await syncOne(id, userId)));
     }
     if (!dryRun) await projector.project(userId);
@@ -203,35 +189,29 @@ export function createSubscriptionSync(
 /** Runs a request on behalf of all callers that make it at the same time. */
 export type Coalescer<T> = (key: string, request: () => Promise<T>) => Promise<T>;
 
-interface PendingRequest<T> {
-  result: Promise<T>;
-  /** The request that starts when this one ends. */
-  next?: Promise<T>;
-}
-
 /**
  * At most one request per key is in progress, and one more is queued. Callers that arrive in the meantime share the
  * queued one, because the response to the current one may be older than their call.
  */
 export function createCoalescer<T>(): Coalescer<T> {
-  const pending = new Map<string, PendingRequest<T>>();
+  const current = new Map<string, Promise<T>>();
+  const queued = new Map<string, Promise<T>>();
 
   const start: Coalescer<T> = (key, request) => {
+    queued.delete(key);
     // The async wrapper turns a synchronous throw into a rejection, which frees the key.
-    const current: PendingRequest<T> = { result: (async () => request())() };
-    pending.set(key, current);
-    const end = () => {
-      if (!current.next) pending.delete(key);
-    };
-    current.result.then(end, end);
-    return current.result;
+    const result = (async () => request())();
+    current.set(key, result);
+    const end = () => queued.has(key) || current.delete(key);
+    result.then(end, end);
+    return result;
   };
 
   return (key, request) => {
-    const current = pending.get(key);
-    if (!current) return start(key, request);
     const startNext = () => start(key, request);
-    current.next ??= current.result.then(startNext, startNext);
-    return current.next;
+    const next = queued.get(key) ?? current.get(key)?.then(startNext, startNext);
+    if (!next) return startNext();
+    queued.set(key, next);
+    return next;
   };
 }

@@ -2,13 +2,14 @@ import { isDeepStrictEqual } from 'node:util';
 import type { ActingProgram } from '../../../core/http/identity.js';
 import { type SubscriptionStatus, toTimestamp } from '../../../core/http/schemas.js';
 import { DAY, MINUTE } from '../../../core/kernel/clock.js';
-import type { Change, Write } from '../../../core/storage/collection.js';
+import { present } from '../../../core/kernel/fields.js';
+import type { Write } from '../../../core/storage/collection.js';
 import { changeTo } from '../../../core/storage/semantics.js';
 import type { BillingContext } from '../context.js';
 import type { BillingEvents } from '../notifications.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
 import { isTerminal, type SubscriptionDocument } from '../store.js';
-import { pickFields, type Snapshot } from './snapshot.js';
+import type { Snapshot } from './snapshot.js';
 
 /** Merges a newer state of a subscription with the stored one, and writes the result. */
 
@@ -40,10 +41,6 @@ export type SubscriptionWriter = ReturnType<typeof createSubscriptionWriter>;
 const RECONCILE_DELAY_MS = DAY;
 
 export function createSubscriptionWriter({ subscriptions, clock }: BillingContext) {
-  const reconciling = (set: Partial<SubscriptionDocument>): Change<SubscriptionDocument> => ({
-    set,
-    inc: { rev: 1 },
-  });
   return {
     /** The stored subscription with an update. */
     merge: (
@@ -65,12 +62,12 @@ export function createSubscriptionWriter({ subscriptions, clock }: BillingContex
     requestReconcile(stored: SubscriptionDocument, delayMs: number): Promise<SubscriptionDocument | null> {
       const changeCheckAt = clock.now() + delayMs;
       const recheckAt = Math.min(changeCheckAt, stored.recheckAt ?? changeCheckAt);
-      return subscriptions.updateOne(stateOf(stored), reconciling({ changeCheckAt, recheckAt }));
+      return subscriptions.updateOne(stateOf(stored), { set: { changeCheckAt, recheckAt }, inc: { rev: 1 } });
     },
 
     /** Schedules a sync at once, for a commit. */
     requestingReconcile: (stored: SubscriptionDocument): Write =>
-      subscriptions.changing(stateOf(stored), reconciling({ recheckAt: clock.now() })),
+      subscriptions.changing(stateOf(stored), { set: { recheckAt: clock.now() }, inc: { rev: 1 } }),
   };
 }
 
@@ -108,7 +105,7 @@ function merge(
     createdAt: stored?.createdAt ?? now,
     updatedAt: now,
   });
-  return pickFields<SubscriptionDocument>(document, (value) => value != null);
+  return present<SubscriptionDocument>(document);
 }
 
 /** Fields for internal use, which are not terms of the subscription at the provider. */
@@ -123,27 +120,14 @@ const REPEATED_FIELDS = new Set(['priceId', 'otherPriceIds', 'quantity']);
 
 /** The names of the terms in which two states of a subscription differ. */
 export function changedFields(before: SubscriptionDocument | null, after: SubscriptionDocument): string[] {
-  const changed = namesOf(before, after).filter((name) => isChangedTerm(before, after, name));
+  const names = new Set([...Object.keys(before ?? {}), ...Object.keys(after)]) as Set<
+    keyof SubscriptionDocument
+  >;
+  const changed = [...names].filter(
+    (name) => !INTERNAL_FIELDS.has(name) && !isDeepStrictEqual(before?.[name], after[name]),
+  );
   const isRepeated = changed.some((name) => REPEATED_FIELDS.has(name));
   return isRepeated ? changed.filter((name) => name !== 'items') : changed;
-}
-
-/** Whether two states of a subscription differ in a term. */
-export const isChanged = (before: SubscriptionDocument, after: SubscriptionDocument): boolean =>
-  namesOf(before, after).some((name) => isChangedTerm(before, after, name));
-
-const namesOf = (before: SubscriptionDocument | null, after: SubscriptionDocument): string[] =>
-  before
-    ? Object.keys(before).concat(Object.keys(after).filter((name) => !(name in before)))
-    : Object.keys(after);
-
-function isChangedTerm(
-  before: SubscriptionDocument | null,
-  after: SubscriptionDocument,
-  name: string,
-): boolean {
-  const field = name as keyof SubscriptionDocument;
-  return !INTERNAL_FIELDS.has(name) && !isDeepStrictEqual(before?.[field], after[field]);
 }
 
 /**
