@@ -89,6 +89,21 @@ t.test('products, prices, the portal and the endpoint are created once', async (
   t.equal(status, 'enabled');
 });
 
+t.test('a price that was archived by hand is created again', async (t) => {
+  const { api, cwd, push } = await seller(t);
+  writeFileSync(join(cwd, 'plans.json'), JSON.stringify(PLANS));
+  const run = () => push(['--plans', 'plans.json', '--yes']);
+  t.match(await run(), { code: 0 });
+  const [first = {}] = [...api.prices.values()];
+  first['active'] = false;
+  t.match(await run(), { code: 0, out: '+ price pro_monthly\n    2900 eur every 1 month\nDone.\n' });
+  const sold = [...api.prices.values()].filter(
+    ({ lookup_key, active }) => lookup_key === 'pro_monthly' && active,
+  );
+  t.match(sold, [{ unit_amount: 2900 }]);
+  t.match(await run(), { out: 'Nothing to do.\n' });
+});
+
 t.test('nothing is changed without consent, or with a live key by mistake', async (t) => {
   const { cwd, push, writes } = await seller(t);
   const live = { PAYMENT_SECRET_KEY: 'sk_live_1' };

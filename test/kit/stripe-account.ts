@@ -85,6 +85,7 @@ export function pricesOfKeys(query: URLSearchParams, prices: Map<string, Json>):
     ...{ product: `prod_${lookupKey}`, recurring: { interval: 'month', interval_count: 1 } },
   }));
   return [...prices.values(), ...own].filter(
-    ({ active, lookup_key }) => active === true && keys.includes(String(lookup_key)),
+    ({ active, lookup_key }) =>
+      (active === true || query.get('active') !== 'true') && keys.includes(String(lookup_key)),
   );
 }

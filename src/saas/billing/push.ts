@@ -42,7 +42,10 @@ const productIdOf = (plan: string): string => `plan_${plan.replaceAll(/[^\w-]/g,
 async function planChanges(gateway: Gateway, plans: PlansSource): Promise<PushedChange[]> {
   const keyed = keyedPrices(plans);
   if (keyed.length === 0) return [];
-  const existing = await gateway.pricesOfKeys(keyed.map(({ price }) => price.lookupKey));
+  const existing = await gateway.pricesOfKeys(
+    keyed.map(({ price }) => price.lookupKey),
+    {},
+  );
   const ofKey = new Map(existing.map((price) => [asText(price['lookup_key']), price]));
   const changes: PushedChange[] = [];
   for (const plan of new Set(keyed.map((one) => one.plan))) {
@@ -54,7 +57,7 @@ async function planChanges(gateway: Gateway, plans: PlansSource): Promise<Pushed
         action: product ? 'update' : 'create',
         about: `product ${id}`,
         details: [`name ${name}`],
-        apply: () => gateway.saveProduct({ id, name, plan, isNew: !product }),
+        apply: () => (product ? gateway.updateProduct : gateway.createProduct)(id, name, plan),
       });
   }
   for (const { plan, price } of keyed)
@@ -70,26 +73,26 @@ function priceChange(
   former: Json | undefined,
 ): PushedChange[] {
   const product = productIdOf(plan);
-  const [before, after] = [former && termsOf(former), termsOfKeyed(price)];
-  if (before === after && idOf(former?.['product']) === product) return [];
-  const formerId = idOf(former);
+  // Nothing is sold with a price that was archived by hand.
+  const sold = former?.['active'] === true ? former : undefined;
+  const { amount, currency, interval, intervalCount = 1 } = price;
+  const [before, after] = [sold && termsOf(sold), terms(amount, currency, interval, intervalCount)];
+  if (before === after && idOf(sold?.['product']) === product) return [];
+  const soldId = idOf(sold);
   return [
     {
-      action: formerId === undefined ? 'create' : 'update',
+      action: soldId === undefined ? 'create' : 'update',
       about: `price ${price.lookupKey}`,
       details: [before === undefined ? after : `${before} → ${after}, for new subscriptions`],
       async apply() {
-        const key = sha256(JSON.stringify([price, product, formerId]));
+        // With the ID of an archived price, because the provider answers a repeated key with that price for a day.
+        const key = sha256(JSON.stringify([price, product, idOf(former)]));
         await gateway.createPrice({ price, product, plan }, `price-${key}`);
-        if (formerId !== undefined) await gateway.archivePrice(formerId);
-        return undefined;
+        if (soldId !== undefined) await gateway.archivePrice(soldId);
       },
     },
   ];
 }
-
-const termsOfKeyed = ({ amount, currency, interval, intervalCount = 1 }: KeyedPrice): string =>
-  terms(amount, currency, interval, intervalCount);
 
 function termsOf(price: Json): string {
   const { interval, interval_count: count } = asObject(price['recurring']);
@@ -107,10 +110,7 @@ async function portalChanges(gateway: Gateway, { returnUrl }: PushTarget): Promi
       action: 'create',
       about: 'customer portal',
       details: ['payment methods, invoices, addresses, and cancellation at the end of the period'],
-      async apply() {
-        await gateway.createPortalSettings(returnUrl);
-        return undefined;
-      },
+      apply: () => gateway.createPortalSettings(returnUrl),
     },
   ];
 }
@@ -131,10 +131,8 @@ async function webhookChanges(gateway: Gateway, url: string): Promise<PushedChan
       about: `webhook endpoint ${url}`,
       details: [...(found && !isEnabled(found) ? ['enable'] : []), ...missing],
       async apply() {
-        if (id !== undefined) {
-          await gateway.updateWebhookEndpoint(id, types.includes('*') ? types : [...types, ...missing]);
-          return undefined;
-        }
+        if (id !== undefined)
+          return gateway.updateWebhookEndpoint(id, types.includes('*') ? types : [...types, ...missing]);
         const key = sha256(JSON.stringify([url, own.length, missing]));
         return (await gateway.createWebhookEndpoint({ url, events: missing }, `webhook-${key}`)).secret;
       },

@@ -58,7 +58,7 @@ async function accountWith(t: Parameters<typeof provider>[0], answers: Record<st
   const right: Record<string, Json | number> = {
     '/v1/webhook_endpoints': list(endpoint),
     '/v1/billing_portal/configurations': list({ id: 'bpc_1', is_default: true }),
-    '/v1/prices': list({ id: 'price_1' }),
+    '/v1/prices': list({ id: 'price_1', lookup_key: 'pro_monthly' }),
     '/v1/prices/price_pro': { id: 'price_pro', active: true, product: { active: true } },
     ...answers,
   };

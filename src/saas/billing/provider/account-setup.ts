@@ -1,16 +1,15 @@
 import type Stripe from 'stripe';
 import { HANDLED_EVENT_TYPES } from '../events/provider-objects.js';
 import type { KeyedPrice } from '../plans/options.js';
-import { nullIfMissing, type ProviderCall, retryIdempotently } from './client.js';
-import { asList, asObject, asText, idOf, type Json } from './json.js';
-import { fetchAllPages, malformed, PAGE_SIZE, requireId, requireList } from './responses.js';
+import { type ProviderCall, retryIdempotently } from './client.js';
+import { asObject, asText, idOf, type Json } from './json.js';
+import { fetchAll, malformed, PAGE_SIZE, requireId, requireList, retrieve } from './responses.js';
 
 /** Settings of the portal that this product has created. */
 const OWN_PORTAL = { saas_backend: 'true' };
 
-/** Whether settings of the portal are the default ones, or those of this product. */
-export const isPortalInUse = ({ is_default: isDefault, metadata }: Json): boolean =>
-  isDefault === true || asObject(metadata)['saas_backend'] === OWN_PORTAL.saas_backend;
+/** The provider's maximum in one request. */
+const MAX_LOOKUP_KEYS = 10;
 
 /** The event types that an endpoint sends. */
 export const sentEventTypes = (endpoint: Json | undefined): string[] =>
@@ -24,44 +23,36 @@ export function missingEventTypes(endpoint: Json | undefined): string[] {
 
 /** Requests that set up the account at the provider: products, prices, the customer portal and webhook endpoints. */
 export function createAccountSetup(call: ProviderCall) {
-  const portalConfigurations = async (): Promise<Json[]> => {
-    const list = await call((stripe) =>
-      stripe.billingPortal.configurations.list({ active: true, limit: PAGE_SIZE }),
-    );
-    return requireList(list).data.map(asObject);
-  };
-
   return {
     /** Null if there is none. */
-    async product(id: string): Promise<Json | null> {
-      const found = await call((stripe) => stripe.products.retrieve(id).catch(nullIfMissing));
-      return found && asObject(requireId(found, id));
+    product: (id: string) => retrieve(call, id, ({ products }) => products.retrieve(id)),
+
+    async createProduct(id: string, name: string, plan: string): Promise<undefined> {
+      await call(({ products }) => products.create({ id, name, metadata: { plan } }));
     },
 
-    async saveProduct({
-      id,
-      name,
-      plan,
-      isNew,
-    }: {
-      id: string;
-      name: string;
-      plan: string;
-      isNew: boolean;
-    }): Promise<undefined> {
-      const values = { name, metadata: { plan } };
-      await call((stripe) =>
-        isNew
-          ? stripe.products.create({ id, ...values })
-          : stripe.products.update(id, { ...values, active: true }),
-      );
+    async updateProduct(id: string, name: string, plan: string): Promise<undefined> {
+      await call(({ products }) => products.update(id, { name, metadata: { plan }, active: true }));
+    },
+
+    /** The prices that have these lookup keys. @param only `{}`: archived ones as well */
+    async pricesOfKeys(keys: readonly string[], only: { active?: true } = { active: true }): Promise<Json[]> {
+      const found: Json[] = [];
+      for (let at = 0; at < keys.length; at += MAX_LOOKUP_KEYS) {
+        const lookup_keys = keys.slice(at, at + MAX_LOOKUP_KEYS);
+        const list = await call(({ prices }) =>
+          prices.list({ lookup_keys, ...only, expand: ['data.product'] }),
+        );
+        found.push(...requireList(list));
+      }
+      return found;
     },
 
     /** Takes the lookup key over from another price. */
     async createPrice(
       { price, product, plan }: { price: KeyedPrice; product: string; plan: string },
       idempotencyKey: string,
-    ): Promise<void> {
+    ): Promise<undefined> {
       const { lookupKey, amount, currency, interval, intervalCount = 1 } = price;
       const params: Stripe.PriceCreateParams = {
         product,
@@ -78,17 +69,21 @@ export function createAccountSetup(call: ProviderCall) {
     },
 
     /** Running subscriptions keep it. */
-    async archivePrice(id: string): Promise<void> {
+    async archivePrice(id: string): Promise<undefined> {
       requireId(await call((stripe) => stripe.prices.update(id, { active: false })), id);
     },
 
     /** The settings of the customer portal: the default ones, or those of `createPortalSettings`; undefined if there are none. */
     async portalSettings(): Promise<string | undefined> {
-      const used = (await portalConfigurations()).filter(isPortalInUse);
-      return idOf(used.find((one) => one['is_default'] === true) ?? used[0]);
+      const list = await call(({ billingPortal }) =>
+        billingPortal.configurations.list({ active: true, limit: PAGE_SIZE }),
+      );
+      const all = requireList(list);
+      const isOwn = ({ metadata }: Json) => asObject(metadata)['saas_backend'] === OWN_PORTAL.saas_backend;
+      return idOf(all.find((one) => one['is_default'] === true) ?? all.find(isOwn));
     },
 
-    async createPortalSettings(returnUrl: string | undefined): Promise<void> {
+    async createPortalSettings(returnUrl: string | undefined): Promise<undefined> {
       const params: Stripe.BillingPortal.ConfigurationCreateParams = {
         metadata: OWN_PORTAL,
         features: {
@@ -102,12 +97,10 @@ export function createAccountSetup(call: ProviderCall) {
       await call((stripe) => stripe.billingPortal.configurations.create(params));
     },
 
-    async webhookEndpoints(): Promise<Json[]> {
-      const pages = await call((stripe) =>
-        fetchAllPages((after) => stripe.webhookEndpoints.list({ limit: PAGE_SIZE, ...after })),
-      );
-      return pages.flatMap(({ data }) => asList(data));
-    },
+    webhookEndpoints: () =>
+      call(({ webhookEndpoints }) =>
+        fetchAll((after) => webhookEndpoints.list({ limit: PAGE_SIZE, ...after })),
+      ),
 
     /** The secret is only in this response. The same key creates one endpoint. */
     async createWebhookEndpoint(
@@ -123,7 +116,7 @@ export function createAccountSetup(call: ProviderCall) {
     },
 
     /** Enables an endpoint with these events. */
-    async updateWebhookEndpoint(id: string, events: readonly string[]): Promise<void> {
+    async updateWebhookEndpoint(id: string, events: readonly string[]): Promise<undefined> {
       const changes = { enabled_events: asEvents(events), disabled: false };
       requireId(await call((stripe) => stripe.webhookEndpoints.update(id, changes)), id);
     },

@@ -1,6 +1,6 @@
-import { nullIfMissing, type ProviderCall } from './client.js';
+import type { CallOptions, ProviderCall } from './client.js';
 import { asInteger, asObject, asText, type Json } from './json.js';
-import { requireId } from './responses.js';
+import { retrieve } from './responses.js';
 
 /** The cards of customers. */
 
@@ -30,24 +30,18 @@ const PAYERS = [
 ];
 
 /** The card that pays a subscription; null if none does. */
-export async function cardOf(
-  call: ProviderCall,
-  id: string,
-  options: Parameters<ProviderCall>[1],
-): Promise<Card | null> {
-  const found = await call(
-    (stripe) =>
-      stripe.subscriptions.retrieve(id, { expand: PAYERS }, { maxNetworkRetries: 0 }).catch(nullIfMissing),
+export async function cardOf(call: ProviderCall, id: string, options: CallOptions): Promise<Card | null> {
+  const found = await retrieve(
+    call,
+    id,
+    ({ subscriptions }) => subscriptions.retrieve(id, { expand: PAYERS }, { maxNetworkRetries: 0 }),
     options,
   );
-  if (!found) return null;
-  const { default_payment_method, default_source, customer } = asObject(requireId(found, id));
-  const { invoice_settings, default_source: source } = asObject(customer);
-  const payers = [
-    default_payment_method,
-    default_source,
-    asObject(invoice_settings)['default_payment_method'],
-  ];
-  const payer = [...payers, source].find((method) => method != null);
+  const customer = asObject(found?.['customer']);
+  const payer =
+    found?.['default_payment_method'] ??
+    found?.['default_source'] ??
+    asObject(customer['invoice_settings'])['default_payment_method'] ??
+    customer['default_source'];
   return readCard(asObject(payer)) ?? null;
 }

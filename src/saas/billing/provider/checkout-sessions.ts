@@ -1,7 +1,7 @@
 import type Stripe from 'stripe';
 import { nullIfMissing, type ProviderCall, retryIdempotently } from './client.js';
 import { asObject, asText, asTime, type Json } from './json.js';
-import { fetchAllPages, malformed, PAGE_SIZE, requireId } from './responses.js';
+import { fetchAll, malformed, PAGE_SIZE, retrieve } from './responses.js';
 
 /** The provider's payment pages. A session is open until it is paid, expired by a request or 24 hours old. */
 export type CheckoutSessions = ReturnType<typeof createCheckoutSessions>;
@@ -82,22 +82,16 @@ export function createCheckoutSessions(call: ProviderCall) {
     },
 
     /** With the customer expanded. Null if the provider has no such session. */
-    async checkoutSession(id: string): Promise<Json | null> {
-      const found = await call((stripe) =>
-        stripe.checkout.sessions.retrieve(id, { expand: ['customer'] }).catch(nullIfMissing),
-      );
-      return found && asObject(requireId(found, id));
-    },
+    checkoutSession: (id: string) =>
+      retrieve(call, id, ({ checkout }) => checkout.sessions.retrieve(id, { expand: ['customer'] })),
 
     /** What a session sells, with the prices. Null if the provider has no such session. */
-    async lineItems(id: string): Promise<Json[] | null> {
-      const pages = await call((stripe) =>
-        fetchAllPages((after) =>
-          stripe.checkout.sessions.listLineItems(id, { limit: PAGE_SIZE, ...after }),
-        ).catch(nullIfMissing),
-      );
-      return pages?.flatMap(({ data }) => data.map(asObject)) ?? null;
-    },
+    lineItems: (id: string): Promise<Json[] | null> =>
+      call(({ checkout }) =>
+        fetchAll((after) => checkout.sessions.listLineItems(id, { limit: PAGE_SIZE, ...after })).catch(
+          nullIfMissing,
+        ),
+      ),
 
     /** Ends an open session and returns it; a session that is not open is returned as it is. Null if there is none. */
     async expireCheckout(id: string): Promise<Json | null> {

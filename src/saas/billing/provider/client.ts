@@ -61,14 +61,46 @@ function endpointOf(apiUrl: string): { host: string; port: string; protocol: 'ht
   return { host, port: port || (scheme === 'http' ? '80' : '443'), protocol: scheme };
 }
 
+export interface CallOptions {
+  timeoutMs?: number;
+  /** Throws what a failure means. */
+  onError?: (error: Stripe.errors.StripeError) => never;
+}
+
+/** Makes calls with the SDK, each within a timeout. */
+export type ProviderCall = <T>(work: (stripe: Stripe) => Promise<T>, options?: CallOptions) => Promise<T>;
+
+export interface CallTimeouts {
+  /** Timeout of one attempt; the default of the SDK is minutes. The SDK retries once. */
+  attemptMs: number;
+  /** Timeout of a whole call, including slow bodies and the retry delays that the provider requests. */
+  callMs: number;
+}
+
+export const CALL_TIMEOUTS: CallTimeouts = { attemptMs: 4_500, callMs: 9_500 };
+
+/**
+ * The SDK is loaded on first use.
+ * @param apiUrl another address for the provider's API
+ * @param throwFailure unless the options of a call have `onError`
+ */
+export function createProviderCall(
+  secretKey: string,
+  apiUrl: string | undefined,
+  { attemptMs, callMs }: CallTimeouts,
+  throwFailure: NonNullable<CallOptions['onError']> = throwBillingError,
+): ProviderCall {
+  let loading: Promise<Stripe> | undefined;
+  return async (work, { timeoutMs = callMs, onError = throwFailure } = {}) => {
+    loading ??= loadStripe(secretKey, apiUrl, attemptMs);
+    const stripe = await loading;
+    const working = repeatWhileLimited(timeoutMs, () => work(stripe));
+    return withTimeout(timeoutMs, working).catch(onError);
+  };
+}
+
 const MAX_ATTEMPTS = 20;
 const RETRY_DELAY_MS = 200;
-
-/** Makes calls with the SDK, each within a timeout; its failures are errors of this API. */
-export type ProviderCall = <T>(
-  work: (stripe: Stripe) => Promise<T>,
-  options?: { timeoutMs?: number; onError?: (error: Stripe.errors.StripeError) => never },
-) => Promise<T>;
 
 /** Creates an object once per key, also while a parallel request uses the key or after a failure stored with it. */
 export async function retryIdempotently<T>(key: string, create: (key: string) => Promise<T>): Promise<T> {
@@ -208,7 +240,7 @@ export function rejectionOf({ code = '', param = '', message }: Stripe.errors.St
 const FIRST_PAUSE_MS = 500;
 
 /** Repeats what the provider's rate limit rejects, after the pause that it asks for, as long as there is time for it. */
-export async function repeatWhileLimited<T>(timeoutMs: number, work: () => Promise<T>): Promise<T> {
+async function repeatWhileLimited<T>(timeoutMs: number, work: () => Promise<T>): Promise<T> {
   const end = performance.now() + timeoutMs;
   for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs *= 2) {
     try {
@@ -223,7 +255,7 @@ export async function repeatWhileLimited<T>(timeoutMs: number, work: () => Promi
 }
 
 /** The timeouts of the SDK do not limit the total duration of a response. */
-export async function withTimeout<T>(timeoutMs: number, work: Promise<T>): Promise<T> {
+async function withTimeout<T>(timeoutMs: number, work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Error('Timed out.')), timeoutMs).unref();

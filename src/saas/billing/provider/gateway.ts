@@ -4,29 +4,28 @@ import { createAccountSetup } from './account-setup.js';
 import { cardOf } from './cards.js';
 import { createCheckoutSessions } from './checkout-sessions.js';
 import {
+  CALL_TIMEOUTS,
+  type CallTimeouts,
+  createProviderCall,
   isUnconfiguredPortal,
-  loadStripe,
   nullIfMissing,
   nullIfNothingToInvoice,
-  type ProviderCall,
   rejectionIfFinal,
-  repeatWhileLimited,
   retryIdempotently,
-  throwBillingError,
-  withTimeout,
 } from './client.js';
 import { asInteger, asObject, asText, idOf, type Json } from './json.js';
 import { createMeterEvent, type MeterEvent } from './meter-events.js';
 import {
   completeUntil,
   eachPage,
-  fetchAllPages,
+  fetchAll,
   malformed,
   PAGE_SIZE,
   requireId,
   requireList,
   requirePage,
   requireSubscription,
+  retrieve,
   withAllItems,
 } from './responses.js';
 import {
@@ -43,26 +42,20 @@ import {
  */
 export type Gateway = ReturnType<typeof createGateway>;
 
-export interface GatewayTimeouts {
-  /** Timeout of one attempt; the default of the SDK is minutes. The SDK retries once. */
-  attemptMs: number;
-  /** Timeout of a whole call, including slow bodies and the retry delays that the provider requests. */
-  callMs: number;
+export interface GatewayTimeouts extends CallTimeouts {
   /** A lookup during a webhook delivery, which the provider itself waits for. */
   lookupMs: number;
 }
 
-const DEFAULT_TIMEOUTS: GatewayTimeouts = { attemptMs: 4_500, callMs: 9_500, lookupMs: 5_000 };
-
-const PRICE_DETAILS = ['data.product', 'data.currency_options'];
+const DEFAULT_TIMEOUTS: GatewayTimeouts = { ...CALL_TIMEOUTS, lookupMs: 5_000 };
 
 const SUBSCRIPTION_DETAILS = ['schedule', 'discounts.source.coupon', 'latest_invoice'];
 
+/** For lookups that requests and deliveries wait for. */
+const ONCE = { maxNetworkRetries: 0 };
+
 /** How many types of events the provider lists at a time. */
 const MAX_EVENT_TYPES = 20;
-
-/** The provider's maximum in one request. */
-const MAX_LOOKUP_KEYS = 10;
 
 /** A user rarely has more customers. */
 const SEARCH_LIMIT = 10;
@@ -73,19 +66,11 @@ export function createGateway(
   apiUrl: string | undefined,
   timeouts: GatewayTimeouts = DEFAULT_TIMEOUTS,
 ) {
-  let loading: Promise<Stripe> | undefined;
-  const call: ProviderCall = async (
-    work,
-    { timeoutMs = timeouts.callMs, onError = throwBillingError } = {},
-  ) => {
-    loading ??= loadStripe(secretKey, apiUrl, timeouts.attemptMs);
-    const stripe = await loading;
-    const working = repeatWhileLimited(timeoutMs, () => work(stripe));
-    return withTimeout(timeoutMs, working).catch(onError);
-  };
-
+  const call = createProviderCall(secretKey, apiUrl, timeouts);
   const lookup = { timeoutMs: timeouts.lookupMs };
-
+  /** Null if the provider has no such object. */
+  const find = (id: string, request: (stripe: Stripe) => Promise<object>) =>
+    retrieve(call, id, request, lookup);
   const setup = createAccountSetup(call);
 
   return {
@@ -132,16 +117,12 @@ export function createGateway(
     async customersOf(userId: string): Promise<string[]> {
       const query = `metadata['userId']:'${userId.replace(/['\\]/g, '\\$&')}'`;
       const found = await call((stripe) => stripe.customers.search({ query, limit: SEARCH_LIMIT }));
-      return requireList(found).data.flatMap((customer) => idOf(customer) ?? []);
+      return requireList(found).flatMap((customer) => idOf(customer) ?? []);
     },
 
     /** Every customer, in pages. */
-    async *customerPages() {
-      const pages = eachPage((after) =>
-        call((stripe) => stripe.customers.list({ limit: PAGE_SIZE, ...after })),
-      );
-      for await (const { data } of pages) yield data.map(asObject);
-    },
+    customerPages: () =>
+      eachPage((after) => call(({ customers }) => customers.list({ limit: PAGE_SIZE, ...after }))),
 
     async createPortal({
       customerId,
@@ -169,48 +150,33 @@ export function createGateway(
 
     /** Null if the provider has no such subscription. `asOf`: the provider's time up to which it is complete. */
     async subscription(id: string): Promise<{ object: Json; asOf: number } | null> {
-      const found = await call(
-        (stripe) =>
-          stripe.subscriptions.retrieve(id, undefined, { maxNetworkRetries: 0 }).catch(nullIfMissing),
-        lookup,
-      );
+      const found = await find(id, ({ subscriptions }) => subscriptions.retrieve(id, undefined, ONCE));
       if (!found) return null;
-      const object = requireSubscription(requireId(found, id));
-      return { object: await withAllItems(call, object, lookup), asOf: completeUntil(found) };
+      const object = await withAllItems(call, requireSubscription(found), lookup);
+      return { object, asOf: completeUntil(found) };
     },
 
     /** A subscription with its schedule, its discounts and its newest invoice. Null if the provider has no such subscription. */
     async expandedSubscription(id: string): Promise<Json | null> {
-      const found = await call(
-        (stripe) =>
-          stripe.subscriptions
-            .retrieve(id, { expand: SUBSCRIPTION_DETAILS }, { maxNetworkRetries: 0 })
-            .catch(nullIfMissing),
-        lookup,
+      const found = await find(id, ({ subscriptions }) =>
+        subscriptions.retrieve(id, { expand: SUBSCRIPTION_DETAILS }, ONCE),
       );
-      return found && withAllItems(call, requireSubscription(requireId(found, id)), lookup);
+      return found && withAllItems(call, requireSubscription(found), lookup);
     },
 
     /** The card that pays a subscription; null if none does. */
     cardOf: (subscriptionId: string) => cardOf(call, subscriptionId, lookup),
 
     /** A schedule of a subscription. Null if the provider has none. */
-    async schedule(id: string): Promise<Json | null> {
-      const found = await call(
-        (stripe) => stripe.subscriptionSchedules.retrieve(id).catch(nullIfMissing),
-        lookup,
-      );
-      return found && asObject(requireId(found, id));
-    },
+    schedule: (id: string) => find(id, ({ subscriptionSchedules }) => subscriptionSchedules.retrieve(id)),
 
     /** The active promotion code that users enter as `code`; null if there is none. */
     async promotionCode(code: string): Promise<Json | null> {
       const found = await call(
-        (stripe) => stripe.promotionCodes.list({ code, active: true, limit: 1 }),
+        ({ promotionCodes }) => promotionCodes.list({ code, active: true, limit: 1 }),
         lookup,
       );
-      const [first] = requireList(found).data;
-      return first === undefined ? null : asObject(first);
+      return requireList(found)[0] ?? null;
     },
 
     /** Whether a customer has a payment method for invoices. */
@@ -223,23 +189,14 @@ export function createGateway(
     /** A preview of the next invoice of a subscription; null if there will be none. */
     async upcomingInvoice(subscription: string): Promise<Json | null> {
       const found = await call(
-        (stripe) =>
-          stripe.invoices
-            .createPreview({ subscription }, { maxNetworkRetries: 0 })
-            .catch(nullIfNothingToInvoice),
+        ({ invoices }) => invoices.createPreview({ subscription }, ONCE).catch(nullIfNothingToInvoice),
         lookup,
       );
       return found && asObject(found);
     },
 
     /** Null if the provider has no such price. */
-    async price(id: string): Promise<Json | null> {
-      const found = await call(
-        (stripe) => stripe.prices.retrieve(id, { expand: ['currency_options'] }).catch(nullIfMissing),
-        lookup,
-      );
-      return found && asObject(requireId(found, id));
-    },
+    price: (id: string) => find(id, ({ prices }) => prices.retrieve(id, { expand: ['currency_options'] })),
 
     /**
      * Every change states the result and not the difference, so that a repeated one has no further effect. `asOf`: the
@@ -256,15 +213,17 @@ export function createGateway(
 
     /** Every subscription of a customer, ended ones included. */
     async subscriptionsOf(customer: string): Promise<{ objects: Json[]; asOf: number }> {
-      const pages = await call((stripe) =>
-        fetchAllPages((after) =>
-          stripe.subscriptions.list({ customer, status: 'all', limit: PAGE_SIZE, ...after }),
-        ),
+      let asOf: number | undefined;
+      const all = await call(({ subscriptions }) =>
+        fetchAll(async (after) => {
+          const page = await subscriptions.list({ customer, status: 'all', limit: PAGE_SIZE, ...after });
+          asOf ??= completeUntil(page);
+          return page;
+        }),
       );
       const objects: Json[] = [];
-      for (const found of pages.flatMap(({ data }) => data))
-        objects.push(await withAllItems(call, requireSubscription(found)));
-      return { objects, asOf: completeUntil(pages[0]) };
+      for (const found of all) objects.push(await withAllItems(call, requireSubscription(found)));
+      return { objects, asOf: asOf ?? 0 };
     },
 
     /** What a charge belongs to, and what is refunded of it. Null if the provider has no such charge. */
@@ -274,15 +233,10 @@ export function createGateway(
       invoiceId?: string;
       refundedAmount?: number;
     } | null> {
-      const options = { maxNetworkRetries: 0 };
-      const found = await call(
-        (stripe) => stripe.charges.retrieve(id, undefined, options).catch(nullIfMissing),
-        lookup,
-      );
+      const found = await find(id, ({ charges }) => charges.retrieve(id, undefined, ONCE));
       if (!found) return null;
-      const { customer, payment_intent: intent, amount_refunded } = asObject(requireId(found, id));
-      const [customerId, payment_intent] = [idOf(customer), idOf(intent)];
-      const refundedAmount = asInteger(amount_refunded);
+      const [customerId, payment_intent] = [idOf(found['customer']), idOf(found['payment_intent'])];
+      const refundedAmount = asInteger(found['amount_refunded']);
       const known = {
         ...(customerId !== undefined && { customerId }),
         ...(refundedAmount !== undefined && { refundedAmount }),
@@ -290,10 +244,10 @@ export function createGateway(
       if (payment_intent === undefined) return known;
       const payment = { type: 'payment_intent' as const, payment_intent };
       const list = await call(
-        (stripe) => stripe.invoicePayments.list({ payment, limit: 1 }, options),
+        ({ invoicePayments }) => invoicePayments.list({ payment, limit: 1 }, ONCE),
         lookup,
       );
-      const invoiceId = idOf(asObject(requireList(list).data[0])['invoice']);
+      const invoiceId = idOf(requireList(list)[0]?.['invoice']);
       return { ...known, paymentIntentId: payment_intent, ...(invoiceId !== undefined && { invoiceId }) };
     },
 
@@ -301,39 +255,17 @@ export function createGateway(
     cancelSubscriptions: (customer: string) => call((stripe) => cancelAll(stripe, customer)),
 
     /** The newest 100. */
-    async invoicesOf(customer: string): Promise<Json[]> {
-      const newest = await call((stripe) => stripe.invoices.list({ customer, limit: PAGE_SIZE }));
-      return requireList(newest).data.map(asObject);
-    },
+    invoicesOf: async (customer: string): Promise<Json[]> =>
+      requireList(await call(({ invoices }) => invoices.list({ customer, limit: PAGE_SIZE }))),
 
     /** The active prices, each with its product and its other currencies. */
-    async prices(): Promise<Json[]> {
-      const pages = await call((stripe) =>
-        fetchAllPages((after) =>
-          stripe.prices.list({ active: true, limit: PAGE_SIZE, expand: PRICE_DETAILS, ...after }),
-        ),
-      );
-      return pages.flatMap(({ data }) => data.map(asObject));
-    },
-
-    /** The active prices with these lookup keys. */
-    async pricesOfKeys(keys: readonly string[]): Promise<Json[]> {
-      const found: Json[] = [];
-      for (let at = 0; at < keys.length; at += MAX_LOOKUP_KEYS) {
-        const lookup_keys = keys.slice(at, at + MAX_LOOKUP_KEYS);
-        const list = await call((stripe) =>
-          stripe.prices.list({ lookup_keys, active: true, expand: ['data.product'] }),
-        );
-        found.push(...requireList(list).data.map(asObject));
-      }
-      return found;
+    prices(): Promise<Json[]> {
+      const query = { active: true, limit: PAGE_SIZE, expand: ['data.product', 'data.currency_options'] };
+      return call(({ prices }) => fetchAll((after) => prices.list({ ...query, ...after })));
     },
 
     /** Null if the provider has no such event, or no longer. */
-    async event(id: string): Promise<Json | null> {
-      const found = await call((stripe) => stripe.events.retrieve(id).catch(nullIfMissing));
-      return found && asObject(requireId(found, id));
-    },
+    event: (id: string) => retrieve(call, id, ({ events }) => events.retrieve(id)),
 
     /** The provider's events between two times in milliseconds, in pages, the newest of some types first. It keeps them for 30 days. */
     async *eventPages({ from, to }: { from: number; to?: number }, types: readonly string[]) {
@@ -344,10 +276,9 @@ export function createGateway(
       for (let first = 0; first < types.length; first += MAX_EVENT_TYPES) {
         const listed = types.slice(first, first + MAX_EVENT_TYPES);
         // The list may be long and no request waits for all of it, so each page has its own timeout.
-        const pages = eachPage((after) =>
-          call((stripe) => stripe.events.list({ created, types: listed, limit: PAGE_SIZE, ...after })),
+        yield* eachPage((after) =>
+          call(({ events }) => events.list({ created, types: listed, limit: PAGE_SIZE, ...after })),
         );
-        for await (const { data } of pages) yield data.map(asObject);
       }
     },
   };

@@ -1,5 +1,6 @@
+import type Stripe from 'stripe';
 import { billingErrors } from '../errors.js';
-import type { ProviderCall } from './client.js';
+import { type CallOptions, nullIfMissing, type ProviderCall } from './client.js';
 import { asObject, asText, idOf, type Json } from './json.js';
 
 /** Validates responses of the payment provider's API. */
@@ -20,6 +21,17 @@ export function requireId<T>(object: T, id: string): T {
   return object;
 }
 
+/** An object by its ID; null if the provider has none. */
+export async function retrieve(
+  call: ProviderCall,
+  id: string,
+  request: (stripe: Stripe) => Promise<object>,
+  options?: CallOptions,
+): Promise<Json | null> {
+  const found = await call((stripe) => request(stripe).catch(nullIfMissing), options);
+  return found && asObject(requireId(found, id));
+}
+
 export function requireSubscription(subscription: unknown): Json {
   const object = asObject(subscription);
   if (idOf(object) && asText(object['status'])) return object;
@@ -29,36 +41,34 @@ export function requireSubscription(subscription: unknown): Json {
 /** The provider's maximum. */
 export const PAGE_SIZE = 100;
 
-export interface ListPage<T> {
-  data: T[];
+interface ListPage {
+  data: unknown[];
   has_more: boolean;
 }
 
-export function requireList<P extends ListPage<unknown>>(page: P): P {
-  if (!Array.isArray(page.data)) throw malformed('A list without data.');
-  return page;
+export function requireList({ data }: ListPage): Json[] {
+  if (!Array.isArray(data)) throw malformed('A list without data.');
+  return data.map(asObject);
 }
 
-type ListAfter<T, P> = (after: { starting_after?: string }) => Promise<P & ListPage<T>>;
+type ListAfter = (after: { starting_after?: string }) => Promise<ListPage>;
 
-export async function* eachPage<T extends { id: string }, P extends ListPage<T>>(
-  list: ListAfter<T, P>,
-): AsyncGenerator<P & ListPage<T>, void> {
+export async function* eachPage(list: ListAfter): AsyncGenerator<Json[], void> {
   for (let after = {}; ; ) {
-    const page = requireList(await list(after));
-    yield page;
-    const last = page.data.at(-1);
-    if (!page.has_more || !last) return;
-    after = { starting_after: last.id };
+    const page = await list(after);
+    const objects = requireList(page);
+    yield objects;
+    const last = idOf(objects.at(-1));
+    if (!page.has_more || last === undefined) return;
+    after = { starting_after: last };
   }
 }
 
-export async function fetchAllPages<T extends { id: string }, P extends ListPage<T>>(
-  list: ListAfter<T, P>,
-): Promise<P[]> {
-  const pages: P[] = [];
-  for await (const page of eachPage(list)) pages.push(page);
-  return pages;
+/** The objects of all pages. */
+export async function fetchAll(list: ListAfter): Promise<Json[]> {
+  const found: Json[] = [];
+  for await (const page of eachPage(list)) found.push(...page);
+  return found;
 }
 
 /** Whether the items of a subscription are not all in it: the provider sends ten, and the others in a list. */
@@ -69,26 +79,26 @@ export const lacksItems = (subscription: Json): boolean =>
 export async function withAllItems(
   call: ProviderCall,
   subscription: Json,
-  options?: Parameters<ProviderCall>[1],
+  options?: CallOptions,
 ): Promise<Json> {
   if (!lacksItems(subscription)) return subscription;
   const id = String(subscription['id']);
-  const pages = await call(
+  const data = await call(
     ({ subscriptionItems }) =>
-      fetchAllPages((after) => subscriptionItems.list({ subscription: id, limit: PAGE_SIZE, ...after })),
+      fetchAll((after) => subscriptionItems.list({ subscription: id, limit: PAGE_SIZE, ...after })),
     options,
   );
-  return { ...subscription, items: { data: pages.flatMap(({ data }) => data) } };
+  return { ...subscription, items: { data } };
 }
 
 /** An invoice with all its lines: the provider sends ten. */
 export async function withAllLines(call: ProviderCall, invoice: Json): Promise<Json> {
   const id = idOf(invoice);
   if (id === undefined || asObject(invoice['lines'])['has_more'] !== true) return invoice;
-  const pages = await call(({ invoices }) =>
-    fetchAllPages((after) => invoices.listLineItems(id, { limit: PAGE_SIZE, ...after })),
+  const data = await call(({ invoices }) =>
+    fetchAll((after) => invoices.listLineItems(id, { limit: PAGE_SIZE, ...after })),
   );
-  return { ...invoice, lines: { data: pages.flatMap(({ data }) => data) } };
+  return { ...invoice, lines: { data } };
 }
 
 /** How long after its event a change may be missing from API responses. */
