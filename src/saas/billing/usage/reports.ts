@@ -56,9 +56,8 @@ export const USAGE_FIELDS = {
   numbers: ['dueAt', 'reportedAt', 'endedAt', 'attempts'],
 } satisfies Declaration<UsageDocument>;
 
-export function usageCollection(store: Store): UsageReports {
-  return store.collection<UsageDocument>(USAGE_COLLECTION, USAGE_FIELDS);
-}
+export const usageCollection = (store: Store): UsageReports =>
+  store.collection<UsageDocument>(USAGE_COLLECTION, USAGE_FIELDS);
 
 /** Reports that do not reach the provider. */
 export interface UsageBacklog {

@@ -1,9 +1,10 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
-import { CLOCK_SKEW_MS, type Clock, DAY, HOUR, MINUTE, SECOND } from '../../../core/kernel/clock.js';
+import { type Clock, DAY, HOUR, SECOND } from '../../../core/kernel/clock.js';
 import type { CommitParts } from '../../../core/ops/commit.js';
 import type { EventOf } from '../../../core/ops/events.js';
 import type { Job, JobLog } from '../../../core/ops/jobs.js';
-import { purgeMatching } from '../../../core/ops/purge.js';
+import { lease, sendDue } from '../../../core/ops/outbox.js';
+import { createPurge } from '../../../core/ops/purge.js';
 import type { CustomerLinks } from '../customers/customers.js';
 import type { BillingEvents } from '../notifications.js';
 import type { Gateway } from '../provider/gateway.js';
@@ -26,15 +27,6 @@ export interface UsageSenderDependencies {
 }
 
 const SEND_INTERVAL_SECONDS = 10;
-
-/** Reports read from the store at once. */
-const BATCH_SIZE = 100;
-
-/** Users whose reports are sent in parallel. The provider allows 25 requests per second in test mode. */
-const CONCURRENCY = 4;
-
-/** Time after which another process may take over a report; longer than any attempt. */
-const LEASE_MS = MINUTE;
 
 /** How long an unknown attempt can be repeated: the provider's 24 hours, without the duration of an attempt and skew. */
 const REPEATABLE_MS = 23 * HOUR;
@@ -87,15 +79,9 @@ export function createUsageJobs(deps: UsageSenderDependencies) {
   /** Sends one report. Returns whether the provider is available. */
   const send = async (due: UsageDocument, customerId: string): Promise<boolean> => {
     if (!(await checkDue(due))) return true;
-    const { id, attempts, dueAt = 0, meter, quantity, reportedAt, unconfirmedSince } = due;
+    const { id, attempts, meter, quantity, reportedAt, unconfirmedSince } = due;
     const now = clock.now();
-    const leased = await reports.updateOne(
-      { id, attempts, dueAt },
-      {
-        set: { dueAt: now + LEASE_MS, unconfirmedSince: unconfirmedSince ?? now },
-        inc: { attempts: 1 },
-      },
-    );
+    const leased = await lease(reports, due, now, { unconfirmedSince: unconfirmedSince ?? now });
     if (!leased) return true;
     const usage = { identifier: id, meter, customerId, quantity, at: reportedAt };
     const { outcome, reason = outcome } = await gateway.createMeterEvent(usage);
@@ -118,78 +104,37 @@ export function createUsageJobs(deps: UsageSenderDependencies) {
     return outcome === 'refused';
   };
 
-  /** Sends the reports of a user one after the other: the provider allows one call per customer and meter at a time. */
-  const sendAllOf = async (
-    userId: string,
-    all: readonly UsageDocument[],
-    signal: AbortSignal,
-  ): Promise<boolean> => {
-    const [customerId] = await links.list(userId);
-    if (customerId === undefined) {
-      const dueAt = clock.now() + WAIT_FOR_CUSTOMER_MS;
-      for (const report of all) {
-        const { id, attempts } = report;
-        if (await checkDue({ ...report, reason: 'the user has no customer' }))
-          await reports.updateOne({ id, attempts }, { set: { dueAt } });
-      }
-      return true;
-    }
-    for (const report of all) {
-      if (signal.aborted) return true;
-      if (!(await send(report, customerId))) return false;
-    }
-    return true;
+  const waitForCustomer = async (report: UsageDocument): Promise<void> => {
+    const { id, attempts } = report;
+    if (await checkDue({ ...report, reason: 'the user has no customer' }))
+      await reports.updateOne({ id, attempts }, { set: { dueAt: clock.now() + WAIT_FOR_CUSTOMER_MS } });
   };
-
-  const sendDue = async (dueAt: { lte: number } | { gt: number }, signal: AbortSignal): Promise<boolean> => {
-    for (let isMore = true; isMore && !signal.aborted; ) {
-      const { items } = await reports.page({ where: { dueAt }, sort: 'dueAt', limit: BATCH_SIZE });
-      const queue = groupByUser(items).entries();
-      let isAvailable = true;
-      const worker = async () => {
-        for (const [userId, all] of queue) {
-          if (!isAvailable || signal.aborted) return;
-          if (!(await sendAllOf(userId, all, signal))) isAvailable = false;
-        }
-      };
-      await Promise.all(Array.from({ length: CONCURRENCY }, worker));
-      // While the provider is down, each run makes a few requests, however much is due.
-      if (!isAvailable) return false;
-      isMore = items.length === BATCH_SIZE;
-    }
-    return true;
-  };
-
-  /** The reports that have been stored long enough. */
-  const ended = () => ({ endedAt: { lt: clock.now() - RETENTION_MS } });
 
   return {
     /** Sends what is due. */
     send: {
       everySeconds: SEND_INTERVAL_SECONDS,
-      async run({ signal }) {
-        if (!(await sendDue({ lte: clock.now() }, signal))) return;
-        // Reports due implausibly late were scheduled by a clock that has been set back since.
-        await sendDue({ gt: clock.now() + MAX_BACKOFF_MS + CLOCK_SKEW_MS }, signal);
+      run(job) {
+        // While the provider is down, each run makes a few requests, however much is due.
+        const outage = new AbortController();
+        const signal = AbortSignal.any([job.signal, outage.signal]);
+        // The provider allows one call per customer and meter at a time.
+        return sendDue(reports, { groupOf: ({ userId }) => userId, clock, signal }, async (all) => {
+          const [customerId] = await links.list(String(all[0]?.userId));
+          for (const report of all) {
+            if (signal.aborted) return;
+            if (customerId === undefined) await waitForCustomer(report);
+            else if (!(await send(report, customerId))) outage.abort();
+          }
+        });
       },
     } satisfies Job,
-    /** Deletes old reports. */
-    purge: {
-      everySeconds: HOUR / SECOND,
-      run: ({ signal }) => purgeMatching(reports, { where: ended(), sort: 'endedAt', signal }),
-      countBacklog: (limit) => reports.count(ended(), limit),
-    } satisfies Job,
+    /** Deletes the reports that have been stored long enough. */
+    purge: createPurge(reports, {
+      where: () => ({ endedAt: { lt: clock.now() - RETENTION_MS } }),
+      sort: 'endedAt',
+    }),
   };
-}
-
-function groupByUser(all: readonly UsageDocument[]): Map<string, UsageDocument[]> {
-  const groups = new Map<string, UsageDocument[]>();
-  for (const report of all) {
-    const group = groups.get(report.userId);
-    if (group) group.push(report);
-    else groups.set(report.userId, [report]);
-  }
-  return groups;
 }
 
 /** 10 seconds, doubled after each attempt, up to an hour. */
