@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Collection, Declaration, Store, Where, Write } from '../../core/storage/collection.js';
-import { pagesOf } from '../../core/storage/pages.js';
+import { allOf, pagesOf } from '../../core/storage/pages.js';
 import { changeTo } from '../../core/storage/semantics.js';
 
 /** One event of the provider: the record of its outcome, or its lease while the provider is asked about it. */
@@ -244,15 +244,8 @@ export async function findTestSubscriptions(subscriptions: Pick<Subscriptions, '
 }
 
 /** Every subscription of a user, ended ones included, the newest first. */
-export async function listSubscriptions(
-  subscriptions: Subscriptions,
-  userId: string,
-): Promise<SubscriptionDocument[]> {
-  const found: SubscriptionDocument[] = [];
-  const query = { where: { userId }, sort: 'startedAt', desc: true } as const;
-  for await (const page of pagesOf(subscriptions, query)) found.push(...page);
-  return found;
-}
+export const listSubscriptions = (subscriptions: Subscriptions, userId: string) =>
+  allOf(subscriptions, { where: { userId }, sort: 'startedAt', desc: true });
 
 /** An invoice with the result of its collection, or a payment without an invoice, such as that of a single purchase. */
 export interface PaymentDocument {

@@ -1,7 +1,7 @@
 import type { User } from '../../../core/http/schemas.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
 import type { Write } from '../../../core/storage/collection.js';
-import { pagesOf } from '../../../core/storage/pages.js';
+import { allOf } from '../../../core/storage/pages.js';
 import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
 import type { Gateway } from '../provider/gateway.js';
@@ -28,9 +28,7 @@ export function createCustomerLinks({
 
   /** The customers of a user: those with a running subscription first, then the earliest. */
   const all = async (userId: string): Promise<CustomerDocument[]> => {
-    const found: CustomerDocument[] = [];
-    for await (const page of pagesOf(customers, { where: { userId }, sort: 'createdAt' }))
-      found.push(...page);
+    const found = await allOf(customers, { where: { userId }, sort: 'createdAt' });
     if (found.length < 2) return found;
     const held = await listSubscriptions(subscriptions, userId);
     const isRunning = ({ id }: CustomerDocument) =>

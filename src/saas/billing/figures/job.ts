@@ -1,7 +1,7 @@
 import { type Clock, DAY } from '../../../core/kernel/clock.js';
 import type { Lease } from '../../../core/ops/jobs.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
-import { pagesOf } from '../../../core/storage/pages.js';
+import { allOf } from '../../../core/storage/pages.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
 import { isTerminal, listSubscriptions, type SubscriptionDocument, type Subscriptions } from '../store.js';
 import { type Amounts, type MonthlyRevenue, monthlyRevenueOf } from './amounts.js';
@@ -97,11 +97,8 @@ async function readBatch(deps: FigureDependencies, progress: ProgressDocument): 
   const last = page.next === null ? undefined : page.items.at(-1)?.id;
   const until = last === undefined ? {} : { lte: last };
   const range = { ...from, ...until };
-  const known = new Map<string, RevenueDocument>();
   const query = { ...(Object.keys(range).length > 0 && { where: { id: range } }), sort: 'id' } as const;
-  for await (const records of pagesOf(revenue, query)) {
-    for (const record of records) known.set(record.id, record);
-  }
+  const known = new Map((await allOf(revenue, query)).map((record) => [record.id, record]));
 
   const figures = structuredClone(progress.figures);
   await Promise.all(

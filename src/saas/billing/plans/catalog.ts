@@ -27,7 +27,9 @@ export function createCatalog(
     const prices = await from.prices();
     await lookupKeys.remember(prices);
     const forSale = prices.filter((price) => plans.isForSale(idOf(price) ?? '') && !isArchived(price));
-    return [...freePlanView(plans), ...forSale.flatMap((price) => planView(price, plans) ?? [])];
+    // The provider does not know the plan that every user has.
+    const free = plans.configOf(FREE_PLAN) ? [planView({}, FREE_PLAN, plans)] : [];
+    return [...free, ...forSale.map((price) => planView(price, planOf(price, plans), plans))];
   };
 
   return {
@@ -64,39 +66,18 @@ export function createCatalog(
 /** The prices of an archived product remain active, but the provider does not sell them. */
 const isArchived = (price: Json): boolean => asObject(price['product'])['active'] === false;
 
-/** The plan that every user has, which the provider does not know. */
-function freePlanView({ configOf, limitsOf }: Plans): Plan[] {
-  const configuration = configOf(FREE_PLAN);
-  if (!configuration) return [];
-  const { name = null, features = [] } = configuration;
-  const unpriced = {
-    priceId: null,
-    name,
-    description: null,
-    amount: null,
-    currency: null,
-    currencies: [],
-    interval: null,
-    intervalCount: null,
-    usageType: null,
-    trialDays: null,
-  };
-  return [{ ...unpriced, plan: FREE_PLAN, features, limits: limitsOf(FREE_PLAN) }];
-}
+const planOf = (price: Json, plans: Plans): string =>
+  plans.planOf({
+    priceId: idOf(price),
+    lookupKey: asText(price['lookup_key']),
+    metadataPlan: asText(asObject(price['metadata'])['plan']),
+  });
 
-function planView(price: Json, plans: Plans): Plan | null {
-  const priceId = idOf(price);
-  if (priceId === undefined) return null;
-  const lookupKey = asText(price['lookup_key']);
-  const metadataPlan = asText(asObject(price['metadata'])['plan']);
+function planView(price: Json, plan: string, plans: Plans): Plan {
+  const priceId = idOf(price) ?? null;
   const recurring = asObject(price['recurring']);
   const product = asObject(price['product']);
-  const isRecurring = asText(recurring['interval']) !== undefined;
-  const plan = plans.planOf({
-    priceId,
-    ...(lookupKey !== undefined && { lookupKey }),
-    ...(metadataPlan !== undefined && { metadataPlan }),
-  });
+  const interval = asText(recurring['interval']) ?? null;
   const { name, features = [] } = plans.configOf(plan) ?? {};
   return {
     priceId,
@@ -106,10 +87,10 @@ function planView(price: Json, plans: Plans): Plan | null {
     amount: asInteger(price['unit_amount']) ?? null,
     currency: asText(price['currency']) ?? null,
     currencies: currenciesOf(price),
-    interval: asText(recurring['interval']) ?? null,
+    interval,
     intervalCount: asInteger(recurring['interval_count']) ?? null,
     usageType: asText(recurring['usage_type']) ?? null,
-    trialDays: (isRecurring ? plans.checkoutOf(priceId).trialDays : undefined) ?? null,
+    trialDays: (interval === null ? undefined : plans.checkoutOf(priceId ?? '').trialDays) ?? null,
     features,
     limits: plans.limitsOf(plan),
   };

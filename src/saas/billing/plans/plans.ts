@@ -11,10 +11,10 @@ export const MAIN_FAMILY = 'plans';
 
 /** What identifies the plan of a price. */
 export interface PlanSource {
-  priceId?: string;
-  lookupKey?: string;
+  priceId?: string | undefined;
+  lookupKey?: string | undefined;
   /** `metadata.plan` of the subscription or of its price. */
-  metadataPlan?: string;
+  metadataPlan?: string | undefined;
 }
 
 export type Plans = ReturnType<typeof createPlans>;

@@ -1,4 +1,5 @@
 import type Stripe from 'stripe';
+import type { CheckoutOrder } from '../schemas.js';
 import { nullIfMissing, type ProviderCall, retryIdempotently } from './client.js';
 import { asObject, asText, asTime, type Json } from './json.js';
 import { fetchAll, malformed, PAGE_SIZE, retrieve } from './responses.js';
@@ -40,25 +41,7 @@ export interface Checkout extends CheckoutPageOptions {
 }
 
 /** What the payment page offers and asks for. */
-export interface CheckoutPageOptions {
-  /** Days without a charge at the start of a subscription. */
-  trialDays?: number;
-  /** Whether users can enter promotion codes. */
-  promotionCodes?: boolean;
-  /** The ID of a coupon that is applied, instead of codes that users enter. */
-  coupon?: string;
-  /** The ID of a promotion code that is applied, instead of codes that users enter. */
-  promotionCode?: string;
-  /** Whether the provider calculates the tax. */
-  automaticTax?: boolean;
-  /** Whether users can enter the tax ID of a business. */
-  taxIds?: boolean;
-  billingAddress?: 'auto' | 'required';
-  /** Whether a one-time purchase has an invoice. Subscriptions always have one. */
-  invoice?: boolean;
-  /** Language of the page as an IETF tag. Default: that of the browser. */
-  locale?: string;
-}
+export type CheckoutPageOptions = Omit<CheckoutOrder, 'priceId' | 'mode' | 'quantity'>;
 
 export function createCheckoutSessions(call: ProviderCall) {
   return {

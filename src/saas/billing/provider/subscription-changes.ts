@@ -148,18 +148,11 @@ export async function previewChange(
   return withAllLines(call, asObject(preview));
 }
 
-interface Item {
-  id?: string;
-  price: string;
-  quantity?: number;
-}
-
-function itemOf({ itemId, priceId, quantity }: ItemChange): Item {
-  const item: Item = { price: priceId };
-  if (itemId !== undefined) item.id = itemId;
-  if (quantity !== undefined) item.quantity = quantity;
-  return item;
-}
+const itemOf = ({ itemId, priceId, quantity }: ItemChange) => ({
+  price: priceId,
+  ...(itemId !== undefined && { id: itemId }),
+  ...(quantity !== undefined && { quantity }),
+});
 
 /** Whether the bank wants the user to confirm the payment. */
 const needsConfirmation = ({ code = '', statusCode }: Stripe.errors.StripeError): boolean =>

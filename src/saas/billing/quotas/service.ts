@@ -1,7 +1,7 @@
 import { toTimestampOrNull } from '../../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
-import { pagesOf } from '../../../core/storage/pages.js';
+import { allOf } from '../../../core/storage/pages.js';
 import type { BillingContext, CommitPart } from '../context.js';
 import type { QuotaView } from '../schemas.js';
 import { usageReport } from '../usage/reports.js';
@@ -180,12 +180,10 @@ export function createQuotas(context: BillingContext) {
     async list(userId: string): Promise<QuotaView[]> {
       const user = await users.find(userId);
       if (!user) throw userNotFound();
-      const stored = new Map<string, QuotaDocument>();
-      for await (const page of pagesOf(quotas, { where: { userId }, sort: 'userId' }))
-        for (const one of page) stored.set(one.name, one);
-      return [...plans.limits].flatMap((name) => {
-        const rule = quotaRule(name, user, { plans, pastDue, now: clock.now() });
-        return rule ? [view(name, rule, stored.get(name) ?? null)] : [];
+      const stored = await allOf(quotas, { where: { userId }, sort: 'userId' });
+      return [...plans.limits].flatMap((limit) => {
+        const rule = quotaRule(limit, user, { plans, pastDue, now: clock.now() });
+        return rule ? [view(limit, rule, stored.find(({ name }) => name === limit) ?? null)] : [];
       });
     },
 
