@@ -99,27 +99,28 @@ export function createLimitGuard(
 
 /** @throws Error that lists the plans, because a misspelt one would reject every user */
 export function refuseUnknownPlan(plan: string | undefined, { names }: KnownPlans): void {
-  if (plan === undefined || !names || names.has(plan)) return;
-  const listed = `The plans of the option 'billing' are: ${[...names].join(', ') || 'none'}.`;
-  throw new Error(
-    `requireEntitled: '${plan}' is not a plan that can be purchased or granted. ${listed}${suggestion(plan, [...names])}`,
+  if (plan === undefined || !names) return;
+  refuseUnknown(
+    'plans',
+    plan,
+    names,
+    `requireEntitled: '${plan}' is not a plan that can be purchased or granted.`,
   );
 }
 
 /** @throws Error that lists the features */
 export function refuseUnknownFeature(feature: string, { names, features }: KnownPlans): void {
-  if (!names || features.has(feature)) return;
-  const listed = `The features of the option 'billing' are: ${[...features].join(', ') || 'none'}.`;
-  throw new Error(
-    `requireFeature: no plan has the feature '${feature}'. ${listed}${suggestion(feature, [...features])}`,
-  );
+  if (names)
+    refuseUnknown('features', feature, features, `requireFeature: no plan has the feature '${feature}'.`);
 }
 
 /** @throws Error that lists the limits */
-export function refuseUnknownLimit(limit: string, { limits }: KnownPlans): void {
-  if (limits.has(limit)) return;
-  const listed = `The limits of the option 'billing' are: ${[...limits].join(', ') || 'none'}.`;
-  throw new Error(
-    `requireLimit: no plan has the limit '${limit}'. ${listed}${suggestion(limit, [...limits])}`,
-  );
+export const refuseUnknownLimit = (limit: string, { limits }: KnownPlans): void =>
+  refuseUnknown('limits', limit, limits, `requireLimit: no plan has the limit '${limit}'.`);
+
+function refuseUnknown(kind: string, name: string, known: ReadonlySet<string>, problem: string): void {
+  if (known.has(name)) return;
+  const all = [...known];
+  const listed = `The ${kind} of the option 'billing' are: ${all.join(', ') || 'none'}.`;
+  throw new Error(`${problem} ${listed}${suggestion(name, all)}`);
 }
