@@ -22,33 +22,26 @@ const ANNOUNCED_PERIOD_MS = 360 * DAY;
 /** A mail without what all of them have. Its key identifies the fact instead of the event, so that several events of one fact queue one mail. */
 type MailContent = Pick<Mail, 'key' | 'values'> & { template: BillingMail };
 
-export function createBillingMails({
-  plans,
-  outbox,
-  returnUrl,
-  config,
-  gateway,
-  clock,
-  log,
-}: Pick<BillingContext, 'plans' | 'outbox' | 'returnUrl' | 'config' | 'gateway' | 'clock' | 'log'>) {
+export function createBillingMails(context: BillingContext) {
+  const { plans, outbox, returnUrl, config, gateway, clock, log } = context;
   const enabled: ReadonlySet<BillingMail> = new Set(config.billingMails ?? BILLING_MAILS);
 
   /** The card that pays a renewal, if it expires before. Its event does not contain it. */
-  const expiringCard = async (event: PaymentEvent): Promise<MailContent[]> => {
+  const expiringCard = async (event: PaymentEvent): Promise<MailContent | undefined> => {
     const { type, object, subscriptionId } = event;
-    if (type !== 'invoice.upcoming' || !gateway || subscriptionId === undefined) return [];
-    if (!enabled.has('card-expiring') || !isCharged(object)) return [];
+    if (type !== 'invoice.upcoming' || !gateway || subscriptionId === undefined) return undefined;
+    if (!enabled.has('card-expiring') || !isCharged(object)) return undefined;
     await event.beforeCall?.();
     try {
       const card = await gateway.cardOf(subscriptionId);
-      return card && card.expiresAt <= chargeTime(event) ? [cardMail(card)] : [];
+      return card && card.expiresAt <= chargeTime(event) ? cardMail(card) : undefined;
     } catch (err) {
       if (!isProviderError(err)) throw err;
       log.warn(
         { err, subscription: subscriptionId },
         'the card of a subscription could not be fetched: no e-mail says whether it expires',
       );
-      return [];
+      return undefined;
     }
   };
 
@@ -60,8 +53,8 @@ export function createBillingMails({
     ): Promise<MailContent[]> {
       const isEnding = event.type === 'invoice.upcoming' && subscription && !continues(subscription, event);
       if (isEnding) return [];
-      const contents = [...(eventMail(event) ?? []), ...(await expiringCard(event))];
-      return contents.filter(({ template }) => enabled.has(template));
+      const contents = [eventMail(event), await expiringCard(event)];
+      return contents.flatMap((content) => (content && enabled.has(content.template) ? [content] : []));
     },
 
     /** A mail for the commit of its event. @param subject what was bought, if it is known */
@@ -93,13 +86,13 @@ export function createBillingMails({
 }
 
 /** What an event announces itself. Undefined for all others, such as `customer.subscription.updated`. */
-function eventMail(event: PaymentEvent): MailContent[] | undefined {
+function eventMail(event: PaymentEvent): MailContent | undefined {
   const { type, objectId, object } = event;
   switch (type) {
     case 'invoice.paid':
     case 'invoice.payment_succeeded': {
       const { id, amount = 0, currency } = readInvoice(event);
-      return amount > 0 ? [receipt(id, event, { amount, currency })] : undefined;
+      return amount > 0 ? receipt(id, event, { amount, currency }) : undefined;
     }
     case 'checkout.session.completed':
     case 'checkout.session.async_payment_succeeded':
@@ -112,16 +105,16 @@ function eventMail(event: PaymentEvent): MailContent[] | undefined {
       return paymentFailedMail(event);
     case 'customer.source.expiring': {
       const card = readCard(object);
-      return card && [cardMail(card)];
+      return card && cardMail(card);
     }
     case 'customer.subscription.deleted':
-      return [{ key: `subscription-canceled:${objectId}`, template: 'subscription-canceled', values: {} }];
+      return { key: `subscription-canceled:${objectId}`, template: 'subscription-canceled', values: {} };
     case 'customer.subscription.trial_will_end': {
       const end = asTime(object['trial_end']);
       // The mail announces a charge, but a subscription that ends with its trial is not charged.
       if (end === undefined || endsBy(object, end)) return undefined;
       const values = { endsOn: longDate(end) };
-      return [{ key: `trial-ending:${objectId}:${end}`, template: 'trial-ending', values }];
+      return { key: `trial-ending:${objectId}:${end}`, template: 'trial-ending', values };
     }
     default:
       return undefined;
@@ -133,39 +126,37 @@ const amountValue = (amount: number | undefined, currency: string | undefined) =
     ? { amount: ({ locale }: Catalogue) => formatAmount(amount, currency, locale) }
     : {};
 
-/** The page of an invoice at the provider, where it can be read, paid and confirmed. */
-function invoiceLinkOf(invoice: Json) {
-  const invoiceLink = asLink(invoice['hosted_invoice_url']);
-  return invoiceLink === null ? {} : { invoiceLink };
+/** The amount of an invoice, and its page at the provider, where it can be read, paid and confirmed. */
+function invoiceValues(
+  { object }: PaymentEvent,
+  { amount, currency }: { amount?: number | undefined; currency?: string | undefined },
+) {
+  const invoiceLink = asLink(object['hosted_invoice_url']);
+  return { ...amountValue(amount, currency), ...(invoiceLink !== null && { invoiceLink }) };
 }
 
 const receipt = (
   paymentId: string,
-  { created, object }: PaymentEvent,
-  { amount, currency }: { amount: number; currency: string | undefined },
+  event: PaymentEvent,
+  paid: Parameters<typeof invoiceValues>[1],
 ): MailContent => ({
   key: `receipt:${paymentId}`,
   template: 'receipt',
   values: {
-    ...amountValue(amount, currency),
-    ...(created !== undefined && { paidOn: longDate(created) }),
-    ...invoiceLinkOf(object),
+    ...invoiceValues(event, paid),
+    ...(event.created !== undefined && { paidOn: longDate(event.created) }),
   },
 });
 
 /** For a purchase without an invoice, whose own event has the link. */
-function purchaseReceipt(event: PaymentEvent): MailContent[] | undefined {
+function purchaseReceipt(event: PaymentEvent): MailContent | undefined {
   const { type, objectId, object } = event;
   const isPaid = type === 'checkout.session.async_payment_succeeded' || object['payment_status'] === 'paid';
   const amount = asInteger(object['amount_total']) ?? 0;
   const hasInvoice = idOf(object['invoice']) !== undefined;
   if (object['mode'] !== 'payment' || !isPaid || amount === 0 || hasInvoice) return undefined;
-  return [
-    receipt(idOf(object['payment_intent']) ?? objectId, event, {
-      amount,
-      currency: asText(object['currency']),
-    }),
-  ];
+  const paid = { amount, currency: asText(object['currency']) };
+  return receipt(idOf(object['payment_intent']) ?? objectId, event, paid);
 }
 
 /** Whether the provider collects an invoice itself, with an amount. */
@@ -182,7 +173,7 @@ const continues = (subscription: SubscriptionDocument, event: PaymentEvent): boo
   !subscription.cancelAtPeriodEnd &&
   (subscription.cancelAt === undefined || subscription.cancelAt > chargeTime(event));
 
-function renewalMail(event: PaymentEvent): MailContent[] | undefined {
+function renewalMail(event: PaymentEvent): MailContent | undefined {
   const { object, subscriptionId, objectId } = event;
   const periods = asList(asObject(object['lines'])['data']).map(({ period }) => asObject(period));
   const isLong = ({ start, end }: Json) => (asTime(end) ?? 0) - (asTime(start) ?? 0) >= ANNOUNCED_PERIOD_MS;
@@ -190,26 +181,26 @@ function renewalMail(event: PaymentEvent): MailContent[] | undefined {
   const at = chargeTime(event);
   const amount = amountValue(asInteger(object['amount_due']), asText(object['currency']));
   const key = `renewal:${subscriptionId ?? objectId}:${asTime(object['period_end']) ?? at}`;
-  return [{ key, template: 'renewal', values: { ...amount, renewsOn: longDate(at) } }];
+  return { key, template: 'renewal', values: { ...amount, renewsOn: longDate(at) } };
 }
 
 /** A buyer who is still on the payment page confirms there. */
-function paymentActionMail(event: PaymentEvent): MailContent[] | undefined {
-  const { id, attempt, amount, currency } = readInvoice(event);
+function paymentActionMail(event: PaymentEvent): MailContent | undefined {
+  const invoice = readInvoice(event);
+  const { id, attempt } = invoice;
   if (event.object['billing_reason'] === 'subscription_create') return undefined;
   // The provider reports the same attempt as failed, too: one mail for both.
   const key = attempt > 1 ? `payment-action:${id}` : `payment-failed:${id}:first`;
-  const values = { ...amountValue(amount, currency), ...invoiceLinkOf(event.object) };
-  return [{ key, template: 'payment-action', values }];
+  return { key, template: 'payment-action', values: invoiceValues(event, invoice) };
 }
 
 /** Only the first and the last failed attempt queue a mail. */
-function paymentFailedMail(event: PaymentEvent): MailContent[] | undefined {
-  const { id, attempt, isLastAttempt, amount, currency } = readInvoice(event);
+function paymentFailedMail(event: PaymentEvent): MailContent | undefined {
+  const invoice = readInvoice(event);
+  const { id, attempt, isLastAttempt } = invoice;
   if (attempt > 1 && !isLastAttempt) return undefined;
   const key = `payment-failed:${id}:${attempt > 1 ? 'last' : 'first'}`;
-  const values = { ...amountValue(amount, currency), ...invoiceLinkOf(event.object) };
-  return [{ key, template: 'payment-failed', values }];
+  return { key, template: 'payment-failed', values: invoiceValues(event, invoice) };
 }
 
 function cardMail({ id, last4, expiresAt }: Card): MailContent {

@@ -1,10 +1,10 @@
 import { type Static, Type } from 'typebox';
 import { Timestamp, toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
-import type { Collection, Page, Where } from '../../core/storage/collection.js';
+import type { Collection, DeclaredField, Page, Where } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
 import type { CustomerLinks } from './customers/customers.js';
-import type { DashboardUrl } from './provider/dashboard.js';
+import { nullable, Time } from './schemas.js';
 import type { PaymentDocument, SubscriptionDocument } from './store.js';
 
 /** Subscriptions and payments of all users, for the operator. */
@@ -22,26 +22,26 @@ export interface RecordQuery extends Narrowed {
   limit: number;
 }
 
-const NullableText = Type.Union([Type.String(), Type.Null()]);
-const NullableInteger = Type.Union([Type.Integer(), Type.Null()]);
+const NullableText = nullable(Type.String());
 
-const owner = {
+/** What every record has. */
+const owned = {
+  id: Type.String(),
   userId: Type.String(),
   /** Null if the user has been deleted. */
   email: NullableText,
+  status: Type.String(),
 };
 
 const SubscriptionRecord = Type.Object({
-  id: Type.String(),
-  ...owner,
-  status: Type.String(),
+  ...owned,
   plan: Type.String(),
   priceId: NullableText,
   customerId: NullableText,
   startedAt: Timestamp,
-  currentPeriodEnd: Type.Union([Timestamp, Type.Null()]),
+  currentPeriodEnd: Time,
   cancelAtPeriodEnd: Type.Boolean(),
-  endedAt: Type.Union([Timestamp, Type.Null()]),
+  endedAt: Time,
   /** As the provider states it: `cancellation_requested`, `payment_failed`, `payment_disputed`. */
   cancellationReason: NullableText,
   updatedAt: Timestamp,
@@ -51,10 +51,8 @@ const SubscriptionRecord = Type.Object({
 export type SubscriptionRecord = Static<typeof SubscriptionRecord>;
 
 const PaymentRecord = Type.Object({
-  id: Type.String(),
-  ...owner,
-  status: Type.String(),
-  amount: NullableInteger,
+  ...owned,
+  amount: nullable(Type.Integer()),
   currency: NullableText,
   refundedAmount: Type.Integer(),
   /** The status of the newest dispute. */
@@ -72,33 +70,50 @@ export function createRecords(
   { subscriptions, payments, users, dashboardUrl }: BillingContext,
   links: CustomerLinks,
 ) {
-  /** A page whose records name the address of their user. */
+  /** A page of the newest records, which name the address of their user. */
   const read = async <T extends Owned, R>(
     collection: Pick<Collection<T>, 'page'>,
-    query: Parameters<typeof readPage<T>>[1],
-    view: (document: T, email: string | null) => R,
-  ): Promise<Page<R>> => {
+    sort: DeclaredField<T>,
+    { after, limit, ...narrowed }: RecordQuery,
+    view: (document: T) => R,
+  ): Promise<Page<R & Static<Type.TObject<typeof owned>>>> => {
+    const query = { where: whereOf<T>(narrowed), sort, desc: true, after, limit };
     const { items, next } = await readPage(collection, query);
     const owners = await Promise.all(items.map(({ userId }) => users.find(userId)));
-    return { next, items: items.map((item, index) => view(item, owners[index]?.email ?? null)) };
+    const recordOf = (document: T, index: number) => {
+      const { id, userId, status } = document;
+      return { id, userId, email: owners[index]?.email ?? null, status, ...view(document) };
+    };
+    return { next, items: items.map(recordOf) };
   };
 
   return {
     /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
-    subscriptions: ({ after, limit, ...narrowed }: RecordQuery): Promise<Page<SubscriptionRecord>> =>
-      read(
-        subscriptions,
-        { where: whereOf<SubscriptionDocument>(narrowed), sort: 'startedAt', desc: true, after, limit },
-        (document, email) => subscriptionRecord(document, email, dashboardUrl),
-      ),
+    subscriptions: (query: RecordQuery): Promise<Page<SubscriptionRecord>> =>
+      read(subscriptions, 'startedAt', query, (document: SubscriptionDocument) => ({
+        plan: document.plan,
+        priceId: document.priceId ?? null,
+        customerId: document.customerId ?? null,
+        startedAt: toTimestamp(document.startedAt),
+        currentPeriodEnd: toTimestampOrNull(document.currentPeriodEnd),
+        cancelAtPeriodEnd: document.cancelAtPeriodEnd,
+        endedAt: toTimestampOrNull(document.endedAt),
+        cancellationReason: document.cancellationReason ?? null,
+        updatedAt: toTimestamp(document.updatedAt),
+        dashboardUrl: dashboardUrl(document.id, document.livemode),
+      })),
 
     /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
-    payments: ({ after, limit, ...narrowed }: RecordQuery): Promise<Page<PaymentRecord>> =>
-      read(
-        payments,
-        { where: whereOf<PaymentDocument>(narrowed), sort: 'at', desc: true, after, limit },
-        (document, email) => paymentRecord(document, email, dashboardUrl),
-      ),
+    payments: (query: RecordQuery): Promise<Page<PaymentRecord>> =>
+      read(payments, 'at', query, (document: PaymentDocument) => ({
+        amount: document.amount ?? null,
+        currency: document.currency ?? null,
+        refundedAmount: document.refundedAmount ?? 0,
+        dispute: document.disputes?.at(-1)?.status ?? null,
+        subscriptionId: document.subscriptionId ?? null,
+        at: toTimestamp(document.at),
+        dashboardUrl: dashboardUrl(document.id),
+      })),
 
     /** The user's customers at the provider, the one for the next purchase first. */
     customers: async (userId: string): Promise<{ id: string; dashboardUrl: string | null }[]> =>
@@ -106,54 +121,10 @@ export function createRecords(
   };
 }
 
-type Owned = { id: string; userId: string };
+type Owned = { id: string; userId: string; status: string };
 
 /** One condition at most, so that an index serves it. A status that no document has finds nothing. */
-function whereOf<T extends Owned & { status: string }>({ id, userId, status }: Narrowed): Where<T> {
+function whereOf<T extends Owned>({ id, userId, status }: Narrowed): Where<T> {
   const where = id !== undefined ? { id } : userId !== undefined ? { userId } : status && { status };
   return (where ?? {}) as Where<T>;
-}
-
-function subscriptionRecord(
-  document: SubscriptionDocument,
-  email: string | null,
-  dashboardUrl: DashboardUrl,
-): SubscriptionRecord {
-  const { id, userId, status, plan, priceId, customerId, cancelAtPeriodEnd, currentPeriodEnd } = document;
-  return {
-    id,
-    userId,
-    email,
-    status,
-    plan,
-    priceId: priceId ?? null,
-    customerId: customerId ?? null,
-    startedAt: toTimestamp(document.startedAt),
-    currentPeriodEnd: toTimestampOrNull(currentPeriodEnd),
-    cancelAtPeriodEnd,
-    endedAt: toTimestampOrNull(document.endedAt),
-    cancellationReason: document.cancellationReason ?? null,
-    updatedAt: toTimestamp(document.updatedAt),
-    dashboardUrl: dashboardUrl(id, document.livemode),
-  };
-}
-
-function paymentRecord(
-  { id, userId, status, amount, currency, refundedAmount, disputes, subscriptionId, at }: PaymentDocument,
-  email: string | null,
-  dashboardUrl: DashboardUrl,
-): PaymentRecord {
-  return {
-    id,
-    userId,
-    email,
-    status,
-    amount: amount ?? null,
-    currency: currency ?? null,
-    refundedAmount: refundedAmount ?? 0,
-    dispute: disputes?.at(-1)?.status ?? null,
-    subscriptionId: subscriptionId ?? null,
-    at: toTimestamp(at),
-    dashboardUrl: dashboardUrl(id),
-  };
 }

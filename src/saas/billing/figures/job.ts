@@ -1,4 +1,6 @@
+import { isDeepStrictEqual } from 'node:util';
 import { type Clock, DAY } from '../../../core/kernel/clock.js';
+import { defined } from '../../../core/kernel/fields.js';
 import type { Lease } from '../../../core/ops/jobs.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
 import { allOf } from '../../../core/storage/pages.js';
@@ -88,17 +90,14 @@ const noFigures = (): Figures => ({
 async function readBatch(deps: FigureDependencies, progress: ProgressDocument): Promise<ProgressDocument> {
   const { subscriptions, revenue } = deps;
   const { after, day, startedAt } = progress;
-  const from = after === undefined ? {} : { gt: after };
-  const page = await subscriptions.page({
-    ...(after !== undefined && { where: { id: from } }),
-    sort: 'id',
-    limit: BATCH_SIZE,
-  });
+  const inOrder = (range: { gt?: string | undefined; lte?: string | undefined }) => {
+    const id = defined(range);
+    return { ...(Object.keys(id).length > 0 && { where: { id } }), sort: 'id' } as const;
+  };
+  const page = await subscriptions.page({ ...inOrder({ gt: after }), limit: BATCH_SIZE });
   const last = page.next === null ? undefined : page.items.at(-1)?.id;
-  const until = last === undefined ? {} : { lte: last };
-  const range = { ...from, ...until };
-  const query = { ...(Object.keys(range).length > 0 && { where: { id: range } }), sort: 'id' } as const;
-  const known = new Map((await allOf(revenue, query)).map((record) => [record.id, record]));
+  const records = await allOf(revenue, inOrder({ gt: after, lte: last }));
+  const known = new Map(records.map((record) => [record.id, record]));
 
   const figures = structuredClone(progress.figures);
   await Promise.all(
@@ -120,7 +119,7 @@ async function readBatch(deps: FigureDependencies, progress: ProgressDocument): 
 function countSubscription(figures: Figures, subscription: SubscriptionDocument, now: number): void {
   const { status, plan, trialEnd, endedAt } = subscription;
   if (!isTerminal(status)) {
-    increment(figures.statuses, status);
+    add(figures.statuses, status, 1);
     if (plan === UNKNOWN_PLAN) figures.withoutPlan += 1;
   }
   const end = Math.min(trialEnd ?? Number.POSITIVE_INFINITY, endedAt ?? Number.POSITIVE_INFINITY);
@@ -157,15 +156,13 @@ async function compare(deps: FigureDependencies, comparison: Comparison): Promis
   const { figures, progress, subscription, record } = comparison;
   const { day } = progress;
   const current = monthlyRevenueOf(subscription);
-  for (const [currency, amount] of Object.entries(current.amounts)) {
-    figures.mrr[currency] = (figures.mrr[currency] ?? 0) + amount;
-  }
+  for (const [currency, amount] of Object.entries(current.amounts)) add(figures.mrr, currency, amount);
   if (current.isIncomplete) figures.incomplete += 1;
   if (!record && isEmpty(current.amounts) && !current.isIncomplete) return;
 
   const before = beforeOf(current, comparison);
   const hasPaid = record ? hasPaidBefore(record, day) : !isEmpty(before);
-  if (!isEqual(before, current.amounts)) {
+  if (!isDeepStrictEqual(before, current.amounts)) {
     const others = await othersOf(deps.subscriptions, subscription);
     const isReturning = hasPaid || others.hasEnded;
     addMovements(figures, before, current.amounts, (from, to) => {
@@ -175,8 +172,8 @@ async function compare(deps: FigureDependencies, comparison: Comparison): Promis
   }
   const isUnchanged =
     record?.isIncomplete === current.isIncomplete &&
-    isEqual(record.amounts, current.amounts) &&
-    (record.day !== day || isEqual(record.before, before));
+    isDeepStrictEqual(record.amounts, current.amounts) &&
+    (record.day !== day || isDeepStrictEqual(record.before, before));
   if (isUnchanged) return;
   await store(deps, record ?? subscription, { day, before, hasPaid, ...current });
 }
@@ -213,10 +210,8 @@ function addMovements(
   for (const currency of new Set([...Object.keys(before), ...Object.keys(after)])) {
     const [from, to] = [before[currency] ?? 0, after[currency] ?? 0];
     if (from === to) continue;
-    const sums = movements[currency] ?? {};
-    movements[currency] = sums;
-    const kind = kindOf(from, to);
-    sums[kind] = (sums[kind] ?? 0) + to - from;
+    movements[currency] ??= {};
+    add(movements[currency], kindOf(from, to), to - from);
   }
 }
 
@@ -235,14 +230,6 @@ const startOf = (day: string): number => Date.parse(day);
 
 const isEmpty = (amounts: Amounts): boolean => Object.keys(amounts).length === 0;
 
-const isEqual = (one: Amounts, other: Amounts): boolean => {
-  const entries = Object.entries(one);
-  return (
-    entries.length === Object.keys(other).length &&
-    entries.every(([currency, amount]) => other[currency] === amount)
-  );
-};
-
-const increment = (counts: Record<string, number>, key: string): void => {
-  counts[key] = (counts[key] ?? 0) + 1;
-};
+function add<K extends string>(sums: Partial<Record<K, number>>, key: K, amount: number): void {
+  sums[key] = (sums[key] ?? 0) + amount;
+}
