@@ -12,17 +12,7 @@ import { sessionCollection, userCollection } from './auth/store.js';
 import { figureCollections } from './billing/figures/store.js';
 import { purchaseCollection } from './billing/purchases.js';
 import { quotaCollections } from './billing/quotas/store.js';
-import {
-  checkoutCollection,
-  customerCollection,
-  duplicateCollection,
-  eventMarkCollection,
-  keyedPriceCollection,
-  paymentCollection,
-  paymentEventCollection,
-  subscriptionCollection,
-  trialCollections,
-} from './billing/store.js';
+import { billingCollections } from './billing/store.js';
 import { usageCollection } from './billing/usage/reports.js';
 import { identityCollection, usedTicketCollection } from './login-providers/store.js';
 import { settingsCollection } from './settings/store.js';
@@ -37,16 +27,11 @@ export function declareSaasCollections(store: Store): void {
     foreignHashCollection,
     settingsCollection,
     mailCollection,
-    customerCollection,
-    subscriptionCollection,
-    duplicateCollection,
-    checkoutCollection,
-    trialCollections,
+    billingCollections,
     figureCollections,
     activityCollection,
     purchaseCollection,
     quotaCollections,
-    paymentCollection,
     usageCollection,
     factorCollection,
     identityCollection,
@@ -56,9 +41,6 @@ export function declareSaasCollections(store: Store): void {
     loginCodeCollection,
     agentLinkCollection,
     usedAgentProofCollection,
-    paymentEventCollection,
-    eventMarkCollection,
-    keyedPriceCollection,
     endpointCollection,
     deliveryCollection,
   ];

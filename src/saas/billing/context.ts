@@ -17,17 +17,7 @@ import { createGateway, type Gateway } from './provider/gateway.js';
 import { purchaseCollection } from './purchases.js';
 import { quotaCollections } from './quotas/store.js';
 import type { CheckoutOrder } from './schemas.js';
-import {
-  checkoutCollection,
-  customerCollection,
-  duplicateCollection,
-  eventMarkCollection,
-  keyedPriceCollection,
-  paymentCollection,
-  paymentEventCollection,
-  subscriptionCollection,
-  trialCollections,
-} from './store.js';
+import { billingCollections } from './store.js';
 import { usageCollection } from './usage/reports.js';
 import type { BillingUser, BillingUsers } from './users.js';
 
@@ -107,17 +97,9 @@ export function createBillingContext(
       }),
     // Without an API key nothing is added to checkouts and usage, but the deletion of an account removes what was stored
     // while a key was configured.
-    ...trialCollections(store),
+    ...billingCollections(store),
     ...figureCollections(store),
     ...quotaCollections(store),
-    paymentEvents: paymentEventCollection(store),
-    eventMarks: eventMarkCollection(store),
-    keyedPrices: keyedPriceCollection(store),
-    customers: customerCollection(store),
-    checkouts: checkoutCollection(store),
-    subscriptions: subscriptionCollection(store),
-    duplicates: duplicateCollection(store),
-    payments: paymentCollection(store),
     purchases: purchaseCollection(store),
     usage: usageCollection(store),
     clock,

@@ -37,15 +37,14 @@ export const EVENT_OUTCOMES = ['processed', 'stale', 'ignored', 'unmatched'] as 
 
 export type PaymentEvents = Collection<PaymentEventDocument>;
 
-export function paymentEventCollection(store: Store): PaymentEvents {
-  return store.collection<PaymentEventDocument>('webhook_events', {
+export const paymentEventCollection = (store: Store): PaymentEvents =>
+  store.collection<PaymentEventDocument>('webhook_events', {
     indexes: [
       ['about', 'outcome', 'receivedAt'],
       ['outcome', 'receivedAt'],
     ],
     numbers: ['receivedAt', 'attempts'],
   });
-}
 
 /** Until when the provider's events were compared with the received ones. */
 export interface EventMarkDocument {
@@ -85,9 +84,8 @@ export const CUSTOMER_FIELDS = {
   numbers: ['createdAt', 'profileDueAt', 'profileRejectedAt'],
 } satisfies Declaration<CustomerDocument>;
 
-export function customerCollection(store: Store): Customers {
-  return store.collection<CustomerDocument>(CUSTOMER_COLLECTION, CUSTOMER_FIELDS);
-}
+export const customerCollection = (store: Store): Customers =>
+  store.collection<CustomerDocument>(CUSTOMER_COLLECTION, CUSTOMER_FIELDS);
 
 /** The customers whose address or name the provider rejects. */
 export const countRejectedProfiles = (customers: Pick<Customers, 'count'>): Promise<number> =>
@@ -107,15 +105,12 @@ export interface CheckoutDocument {
   expiresAt: number;
 }
 
-export type Checkouts = Collection<CheckoutDocument>;
-
-export function checkoutCollection(store: Store): Checkouts {
-  return store.collection<CheckoutDocument>('checkouts', {
+export const checkoutCollection = (store: Store): Collection<CheckoutDocument> =>
+  store.collection<CheckoutDocument>('checkouts', {
     indexes: [['userId'], ['expiresAt']],
     fields: ['key', 'sessionId'],
     numbers: ['expiresAt'],
   });
-}
 
 /** What the subscription covers, and for how long. Times are Unix times in milliseconds. */
 export interface SubscriptionTerms {
@@ -209,8 +204,8 @@ export const SUBSCRIPTION_FIELDS = {
   numbers: ['startedAt', 'recheckAt', 'rev'],
 } satisfies Declaration<SubscriptionDocument>;
 
-export function subscriptionCollection(store: Store): Subscriptions {
-  return store.collection<SubscriptionDocument>(SUBSCRIPTION_COLLECTION, {
+export const subscriptionCollection = (store: Store): Subscriptions =>
+  store.collection<SubscriptionDocument>(SUBSCRIPTION_COLLECTION, {
     ...SUBSCRIPTION_FIELDS,
     view: {
       name: 'subscription_view',
@@ -228,7 +223,6 @@ export function subscriptionCollection(store: Store): Subscriptions {
       },
     },
   });
-}
 
 const TEST_SUBSCRIPTIONS_SHOWN = 20;
 
@@ -306,12 +300,11 @@ export const isReturned = (
 
 export type Payments = Collection<PaymentDocument>;
 
-export function paymentCollection(store: Store): Payments {
-  return store.collection<PaymentDocument>('payments', {
+export const paymentCollection = (store: Store): Payments =>
+  store.collection<PaymentDocument>('payments', {
     indexes: [['userId', 'at'], ['status', 'at'], ['at'], ['paymentIntentId'], ['chargeId'], ['recheckAt']],
     numbers: ['at', 'recheckAt', 'rev'],
   });
-}
 
 /**
  * Inserts a document, or writes it if the revision is still the one that was read, for a commit. Undefined for a write that would only
@@ -374,3 +367,16 @@ export interface KeyedPriceDocument {
 
 export const keyedPriceCollection = (store: Store): Collection<KeyedPriceDocument> =>
   store.collection<KeyedPriceDocument>('billing_prices', { indexes: [['lookupKey', 'at']], numbers: ['at'] });
+
+/** What billing stores, besides usage, purchases, quotas and figures. */
+export const billingCollections = (store: Store) => ({
+  ...trialCollections(store),
+  paymentEvents: paymentEventCollection(store),
+  eventMarks: eventMarkCollection(store),
+  keyedPrices: keyedPriceCollection(store),
+  customers: customerCollection(store),
+  checkouts: checkoutCollection(store),
+  subscriptions: subscriptionCollection(store),
+  duplicates: duplicateCollection(store),
+  payments: paymentCollection(store),
+});
