@@ -1,4 +1,5 @@
 import { toTimestamp } from '../../core/http/schemas.js';
+import { defined } from '../../core/kernel/fields.js';
 import { mapPages, pagesOf } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
 import type { CustomerLinks } from './customers/customers.js';
@@ -36,7 +37,7 @@ export function createBillingExport(
         customerId: id,
         createdAt: toTimestamp(createdAt),
       })),
-      subscriptions: all.map(({ rev, ...subscription }) => withTimestamps(subscription)),
+      subscriptions: all.map(({ rev, ...subscription }) => subscriptionRecord(subscription)),
       payments: mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), paymentRecord),
       purchases: purchases.all(userId),
       usage: listUsage(usage, userId),
@@ -49,40 +50,31 @@ export function createBillingExport(
 function paymentRecord(payment: PaymentDocument): Record<string, unknown> {
   const { id, userId, status, at, refundedAt, refunds, disputes, rev, reportedBy, recheckAt, ...rest } =
     payment;
-  return {
-    id,
-    userId,
-    ...Object.fromEntries(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1))),
-    status,
-    ...(refundedAt !== undefined && { refundedAt: toTimestamp(refundedAt) }),
-    ...(disputes && {
-      disputes: disputes.map(({ at, closedAt, ...dispute }) => ({
-        ...dispute,
-        at: toTimestamp(at),
-        ...(closedAt !== undefined && { closedAt: toTimestamp(closedAt) }),
-      })),
-    }),
-    at: toTimestamp(at),
-  };
+  const facts = Object.fromEntries(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
+  const reported = disputes?.map((dispute) => withTimes(dispute, 'at', 'closedAt'));
+  const record = { id, userId, ...facts, status, refundedAt, disputes: reported, at };
+  return withTimes(defined(record), 'refundedAt', 'at');
 }
 
 /** A subscription with its times in ISO 8601, without unknown ones, which are 0. */
-function withTimestamps(subscription: Partial<SubscriptionDocument>): Record<string, unknown> {
+function subscriptionRecord(subscription: Partial<SubscriptionDocument>): Record<string, unknown> {
   const { quantity, items, pendingUpdate, collectionPause, ...rest } = subscription;
   const known = Object.entries(rest).filter(([, value]) => value !== 0);
   const shown = known.map(([name, value]) => [name, typeof value === 'number' ? toTimestamp(value) : value]);
-  return {
+  return defined({
     ...Object.fromEntries(shown),
-    ...(quantity !== undefined && { quantity }),
-    ...(items && { items }),
-    ...(pendingUpdate && { pendingUpdate: { ...pendingUpdate, ...timeOf(pendingUpdate, 'expiresAt') } }),
-    ...(collectionPause && {
-      collectionPause: { ...collectionPause, ...timeOf(collectionPause, 'resumesAt') },
-    }),
-  };
+    quantity,
+    items,
+    pendingUpdate: pendingUpdate && withTimes(pendingUpdate, 'expiresAt'),
+    collectionPause: collectionPause && withTimes(collectionPause, 'resumesAt'),
+  });
 }
 
-function timeOf<K extends string>(object: { [name in K]?: number }, name: K): { [name: string]: string } {
-  const value = object[name];
-  return value === undefined ? {} : { [name]: toTimestamp(value) };
-}
+/** With these times in ISO 8601. */
+const withTimes = <T extends object>(object: T, ...times: (keyof T)[]): Record<string, unknown> =>
+  Object.fromEntries(
+    Object.entries(object).map(([name, value]) => [
+      name,
+      times.includes(name as keyof T) ? toTimestamp(value) : value,
+    ]),
+  );

@@ -152,11 +152,6 @@ function pricesProblem(pairs: readonly string[]): string | undefined {
   return twice === undefined ? undefined : `must name each price once; given twice: ${formatValue(twice)}.`;
 }
 
-/** Rejected in development as well: a blank value means that the secret was not set. */
-function blankness(secret = ''): string | undefined {
-  return secret.trim() === '' ? 'is blank.' : undefined;
-}
-
 /** The provider's secrets have 38 bytes or more. Their prefix does not turn a placeholder into a secret. */
 function signingWeakness(secret = ''): string | undefined {
   const remedy = 'Copy the signing secret from the payment provider.';
@@ -190,7 +185,8 @@ function secretKeyProblem(key = ''): string | undefined {
 
 /** The same for the secret of a webhook endpoint. */
 function signingSecretProblem(secret = ''): string | undefined {
-  return /^([prs]k|we)_/.test(secret)
-    ? 'must be the signing secret of the webhook endpoint, which begins with whsec_; given: an API key or the ID of the endpoint.'
-    : blankness(secret);
+  if (/^([prs]k|we)_/.test(secret))
+    return 'must be the signing secret of the webhook endpoint, which begins with whsec_; given: an API key or the ID of the endpoint.';
+  // Rejected in development as well: a blank value means that the secret was not set.
+  return secret.trim() === '' ? 'is blank.' : undefined;
 }

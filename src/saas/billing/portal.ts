@@ -18,6 +18,6 @@ export function createOpenPortal({ gateway, config, returnUrl }: BillingContext,
     if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
     const [customerId] = await links.list(user.id);
     if (customerId === undefined) throw billingErrors.CUSTOMER_NOT_FOUND();
-    return gateway.createPortal({ customerId, returnUrl: returnUrl(returnPath) });
+    return gateway.createPortal(customerId, returnUrl(returnPath));
   };
 }

@@ -229,7 +229,7 @@ t.test('provider calls that hang, trickle or ask to retry later are given up in 
   };
   for (const [name, url] of Object.entries(answers)) {
     const gateway = createGateway(KEY, url, timeouts);
-    const portal = gateway.createPortal({ customerId: 'cus_1', returnUrl: 'https://app.example.test' });
+    const portal = gateway.createPortal('cus_1', 'https://app.example.test');
     await t.rejects(portal, { code: 'PAYMENT_PROVIDER_ERROR' }, name);
     await t.rejects(gateway.subscription('sub_1'), { code: 'PAYMENT_PROVIDER_ERROR' }, name);
   }
@@ -237,7 +237,7 @@ t.test('provider calls that hang, trickle or ask to retry later are given up in 
 
 t.test('provider calls do not ask for compressed answers', async (t) => {
   const { url, calls } = await provider(t);
-  await createGateway(KEY, url).createPortal({ customerId: 'cus_1', returnUrl: 'https://app.example.test' });
+  await createGateway(KEY, url).createPortal('cus_1', 'https://app.example.test');
   t.equal(calls[0]?.headers['accept-encoding'], 'identity');
 });
 

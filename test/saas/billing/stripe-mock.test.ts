@@ -66,8 +66,7 @@ t.test(
       async customerPages() {
         for await (const page of gateway.customerPages()) t.ok(page.length > 0);
       },
-      createPortal: () =>
-        gateway.createPortal({ customerId: 'cus_1', returnUrl: 'https://app.example.test/' }),
+      createPortal: () => gateway.createPortal('cus_1', 'https://app.example.test/'),
       product: () => gateway.product('prod_1'),
       createProduct: () => gateway.createProduct('prod_1', 'Pro', 'pro'),
       updateProduct: () => gateway.updateProduct('prod_1', 'Pro', 'pro'),

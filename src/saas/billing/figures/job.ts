@@ -67,7 +67,7 @@ async function begin(
     startedAt,
     term,
     isFirst: (await dailyFigures.count({}, 1)) === 0,
-    figures: noFigures(),
+    figures: { statuses: {}, mrr: {}, movements: {}, incomplete: 0, withoutPlan: 0, trials: {} },
     isDone: false,
   };
   if (!found) {
@@ -77,15 +77,6 @@ async function begin(
   const change = isInterrupted ? { set: { term } } : { set: fresh, unset: ['after' as const] };
   return progress.updateOne({ id: ID, term: { lt: term } }, change);
 }
-
-const noFigures = (): Figures => ({
-  statuses: {},
-  mrr: {},
-  movements: {},
-  incomplete: 0,
-  withoutPlan: 0,
-  trials: {},
-});
 
 async function readBatch(deps: FigureDependencies, progress: ProgressDocument): Promise<ProgressDocument> {
   const { subscriptions, revenue } = deps;

@@ -1,4 +1,5 @@
 import type Stripe from 'stripe';
+import { defined } from '../../../core/kernel/fields.js';
 import type { CheckoutOrder } from '../schemas.js';
 import { nullIfMissing, type ProviderCall, retryIdempotently } from './client.js';
 import { asObject, asText, asTime, type Json } from './json.js';
@@ -57,11 +58,10 @@ export function createCheckoutSessions(call: ProviderCall) {
           stripe.checkout.sessions.create(params, { idempotencyKey }),
         ),
       );
-      const expiresAt = asTime(session.expires_at);
       const id = asText(session.id);
       const page = pageOf(asObject(session));
       if (id === undefined || !page) throw malformed('A checkout session without an ID or a page.');
-      return { id, ...page, ...(expiresAt !== undefined && { expiresAt }) };
+      return defined({ id, ...page, expiresAt: asTime(session.expires_at) });
     },
 
     /** With the customer expanded. Null if the provider has no such session. */
@@ -98,7 +98,7 @@ export function pageOf(session: Json): PaymentPage | null {
     typeof value === 'string' && value !== '' ? value : undefined,
   );
   if (url === undefined && clientSecret === undefined) return null;
-  return { url: url ?? '', ...(clientSecret !== undefined && { clientSecret }) };
+  return defined({ url: url ?? '', clientSecret });
 }
 
 export const checkoutParameters = (checkout: Checkout): CheckoutParameters =>

@@ -1,7 +1,7 @@
 import type Stripe from 'stripe';
 import { applicableWarnings, type ConfigurationWarning } from '../../../core/config/configuration-error.js';
 import { createAccountSetup, missingEventTypes } from './account-setup.js';
-import { CALL_TIMEOUTS, createProviderCall, type ProviderCall } from './client.js';
+import { createProviderCall, type ProviderCall, TIMEOUTS } from './client.js';
 import { asObject, asText, type Json } from './json.js';
 import { retrieve } from './responses.js';
 
@@ -49,7 +49,7 @@ async function warningsOf({
   lookupKeys,
   webhookUrl,
 }: ExaminedAccount): Promise<ConfigurationWarning[]> {
-  const call = createProviderCall(key, apiUrl, CALL_TIMEOUTS, (error) => {
+  const call = createProviderCall(key, apiUrl, TIMEOUTS, (error) => {
     throw error;
   });
   const setup = createAccountSetup(call);

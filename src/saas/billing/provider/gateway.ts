@@ -1,17 +1,17 @@
 import type Stripe from 'stripe';
+import { defined } from '../../../core/kernel/fields.js';
 import { isTerminal } from '../store.js';
 import { createAccountSetup } from './account-setup.js';
 import { cardOf } from './cards.js';
 import { createCheckoutSessions } from './checkout-sessions.js';
 import {
-  CALL_TIMEOUTS,
-  type CallTimeouts,
   createProviderCall,
   isUnconfiguredPortal,
   nullIfMissing,
   nullIfNothingToInvoice,
   rejectionIfFinal,
   retryIdempotently,
+  TIMEOUTS,
 } from './client.js';
 import { asInteger, asObject, asText, idOf, type Json } from './json.js';
 import { createMeterEvent, type MeterEvent } from './meter-events.js';
@@ -42,13 +42,6 @@ import {
  */
 export type Gateway = ReturnType<typeof createGateway>;
 
-export interface GatewayTimeouts extends CallTimeouts {
-  /** A lookup during a webhook delivery, which the provider itself waits for. */
-  lookupMs: number;
-}
-
-const DEFAULT_TIMEOUTS: GatewayTimeouts = { ...CALL_TIMEOUTS, lookupMs: 5_000 };
-
 const SUBSCRIPTION_DETAILS = ['schedule', 'discounts.source.coupon', 'latest_invoice'];
 
 /** For lookups that requests and deliveries wait for. */
@@ -61,17 +54,19 @@ const MAX_EVENT_TYPES = 20;
 const SEARCH_LIMIT = 10;
 
 /** @param apiUrl another address for the provider's API */
-export function createGateway(
-  secretKey: string,
-  apiUrl: string | undefined,
-  timeouts: GatewayTimeouts = DEFAULT_TIMEOUTS,
-) {
+export function createGateway(secretKey: string, apiUrl: string | undefined, timeouts = TIMEOUTS) {
   const call = createProviderCall(secretKey, apiUrl, timeouts);
   const lookup = { timeoutMs: timeouts.lookupMs };
   /** Null if the provider has no such object. */
   const find = (id: string, request: (stripe: Stripe) => Promise<object>) =>
     retrieve(call, id, request, lookup);
   const setup = createAccountSetup(call);
+
+  const invoiceOf = async (payment_intent: string): Promise<string | undefined> => {
+    const query = { payment: { type: 'payment_intent', payment_intent }, limit: 1 } as const;
+    const list = await call(({ invoicePayments }) => invoicePayments.list(query, ONCE), lookup);
+    return idOf(requireList(list)[0]?.['invoice']);
+  };
 
   return {
     ...createCheckoutSessions(call),
@@ -124,20 +119,10 @@ export function createGateway(
     customerPages: () =>
       eachPage((after) => call(({ customers }) => customers.list({ limit: PAGE_SIZE, ...after }))),
 
-    async createPortal({
-      customerId,
-      returnUrl,
-    }: {
-      customerId: string;
-      returnUrl: string;
-    }): Promise<{ url: string }> {
+    async createPortal(customer: string, return_url: string): Promise<{ url: string }> {
       const open = (configuration?: string) =>
-        call((stripe) =>
-          stripe.billingPortal.sessions.create({
-            customer: customerId,
-            return_url: returnUrl,
-            ...(configuration !== undefined && { configuration }),
-          }),
+        call(({ billingPortal }) =>
+          billingPortal.sessions.create(defined({ customer, return_url, configuration })),
         );
       // Only settings that were saved in the dashboard apply without being named.
       const session = await open().catch(async (error: unknown) => {
@@ -227,28 +212,16 @@ export function createGateway(
     },
 
     /** What a charge belongs to, and what is refunded of it. Null if the provider has no such charge. */
-    async charge(id: string): Promise<{
-      customerId?: string;
-      paymentIntentId?: string;
-      invoiceId?: string;
-      refundedAmount?: number;
-    } | null> {
+    async charge(id: string) {
       const found = await find(id, ({ charges }) => charges.retrieve(id, undefined, ONCE));
       if (!found) return null;
-      const [customerId, payment_intent] = [idOf(found['customer']), idOf(found['payment_intent'])];
-      const refundedAmount = asInteger(found['amount_refunded']);
-      const known = {
-        ...(customerId !== undefined && { customerId }),
-        ...(refundedAmount !== undefined && { refundedAmount }),
-      };
-      if (payment_intent === undefined) return known;
-      const payment = { type: 'payment_intent' as const, payment_intent };
-      const list = await call(
-        ({ invoicePayments }) => invoicePayments.list({ payment, limit: 1 }, ONCE),
-        lookup,
-      );
-      const invoiceId = idOf(requireList(list)[0]?.['invoice']);
-      return { ...known, paymentIntentId: payment_intent, ...(invoiceId !== undefined && { invoiceId }) };
+      const paymentIntentId = idOf(found['payment_intent']);
+      return defined({
+        customerId: idOf(found['customer']),
+        paymentIntentId,
+        invoiceId: paymentIntentId && (await invoiceOf(paymentIntentId)),
+        refundedAmount: asInteger(found['amount_refunded']),
+      });
     },
 
     /** Cancels every subscription at once, and expires the checkout sessions that could still start one. */

@@ -34,7 +34,6 @@ export async function createMeterEvent(
   call: ProviderCall,
   { identifier, meter, customerId, quantity, at }: MeterEvent,
 ): Promise<MeterEventResult> {
-  const accepted = (): MeterEventResult => ({ outcome: 'accepted' });
   const send = (stripe: Stripe): Promise<MeterEventResult> =>
     stripe.billing.meterEvents
       .create(
@@ -46,7 +45,7 @@ export async function createMeterEvent(
         },
         OPTIONS,
       )
-      .then(accepted, resultOf);
+      .then(() => ({ outcome: 'accepted' }), resultOf);
   // What remains are timeouts.
   return call(send).catch((): MeterEventResult => ({ outcome: 'unknown', reason: 'no response' }));
 }

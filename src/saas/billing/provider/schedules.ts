@@ -1,5 +1,6 @@
 import type Stripe from 'stripe';
-import { asList, asObject, asText, idOf, type Json } from './json.js';
+import { defined } from '../../../core/kernel/fields.js';
+import { asInteger, asList, asObject, asText, idOf, type Json } from './json.js';
 
 /** The phases of a schedule at the provider, which replaces all of them in an update. */
 
@@ -30,45 +31,41 @@ export function phasesFor(schedule: Json, items: readonly ScheduledItem[], at: n
     ),
   );
   const terms = termsOf(present);
-  const trialEnd = present['trial_end'];
   return [
-    {
+    defined({
       ...terms,
       items: itemsNow,
       start_date: Number(present['start_date']),
       end_date: boundary,
-      ...(typeof trialEnd === 'number' && { trial_end: trialEnd }),
-    },
+      trial_end: asInteger(present['trial_end']),
+    }),
     { ...terms, items: itemsThen, start_date: boundary, proration_behavior: 'none' },
   ];
 }
 
 /** What an update would reset if it did not repeat it. */
 function termsOf(phase: Json): Partial<Phase> {
-  const method = asText(phase['collection_method']);
-  const paymentMethod = idOf(phase['default_payment_method']);
-  const days = asObject(phase['invoice_settings'])['days_until_due'];
-  return {
+  const days = asInteger(asObject(phase['invoice_settings'])['days_until_due']);
+  return defined({
     discounts: discountsOf(phase),
     default_tax_rates: idsOf(phase['default_tax_rates']),
     automatic_tax: { enabled: asObject(phase['automatic_tax'])['enabled'] === true },
     metadata: metadataOf(phase),
-    ...(method !== undefined && { collection_method: method }),
-    ...(paymentMethod !== undefined && { default_payment_method: paymentMethod }),
-    ...(typeof days === 'number' && { invoice_settings: { days_until_due: days } }),
-  };
+    collection_method: asText(phase['collection_method']) as Phase['collection_method'],
+    default_payment_method: idOf(phase['default_payment_method']),
+    invoice_settings: days === undefined ? undefined : { days_until_due: days },
+  });
 }
 
 /** @param present the item with the same price, whose terms are kept */
-function itemOf(price: string, quantity: unknown, present: Json = {}): Item {
-  return {
+const itemOf = (price: string, quantity: unknown, present: Json = {}): Item =>
+  defined({
     price,
-    ...(typeof quantity === 'number' && { quantity }),
+    quantity: asInteger(quantity),
     discounts: discountsOf(present),
     tax_rates: idsOf(present['tax_rates']),
     metadata: metadataOf(present),
-  };
-}
+  });
 
 const idsOf = (value: unknown): string[] =>
   Array.isArray(value) ? value.flatMap((one) => idOf(one) ?? []) : [];

@@ -1,4 +1,5 @@
 import type Stripe from 'stripe';
+import { defined } from '../../../core/kernel/fields.js';
 import { billingErrors } from '../errors.js';
 import { causeOf, type ProviderCall, rejectionOf, throwBillingError } from './client.js';
 import { asObject, type Json } from './json.js';
@@ -148,11 +149,8 @@ export async function previewChange(
   return withAllLines(call, asObject(preview));
 }
 
-const itemOf = ({ itemId, priceId, quantity }: ItemChange) => ({
-  price: priceId,
-  ...(itemId !== undefined && { id: itemId }),
-  ...(quantity !== undefined && { quantity }),
-});
+const itemOf = ({ itemId, priceId, quantity }: ItemChange) =>
+  defined({ id: itemId, price: priceId, quantity });
 
 /** Whether the bank wants the user to confirm the payment. */
 const needsConfirmation = ({ code = '', statusCode }: Stripe.errors.StripeError): boolean =>

@@ -7,13 +7,16 @@ import type { AccessTerms, BillingUser } from '../users.js';
 
 /** Which limit applies to a user, and to which period it applies. */
 
-export interface QuotaRule {
-  /** What may be used in the period; `Infinity` is unlimited. */
-  limit: number;
+interface Period {
   /** Unix time in milliseconds; 0 for what is never reset. */
   start: number;
   /** When the next period starts. Absent for what is never reset. */
   resetsAt?: number;
+}
+
+export interface QuotaRule extends Period {
+  /** What may be used in the period; `Infinity` is unlimited. */
+  limit: number;
   /** What happens above the limit. */
   overuse: NonNullable<Quota['overuse']>;
   /** The meter of the provider to which use above the limit is reported. */
@@ -59,7 +62,7 @@ export function quotaRule(
   return { limit: limitOf(best), ...periodOf(best, now), overuse, ...(meter !== undefined && { meter }) };
 }
 
-function periodOf({ quota, anchor, term }: Source, now: number): Pick<QuotaRule, 'start' | 'resetsAt'> {
+function periodOf({ quota, anchor, term }: Source, now: number): Period {
   switch (quota.per) {
     case undefined:
       return { start: 0 };
@@ -84,11 +87,7 @@ function periodOf({ quota, anchor, term }: Source, now: number): Pick<QuotaRule,
 }
 
 /** The period of some months that contains `now`, counted from an anchor. The 31st becomes the last day of a shorter month. */
-function monthsFrom(
-  anchor: number,
-  months: number,
-  now: number,
-): Required<Pick<QuotaRule, 'start' | 'resetsAt'>> {
+function monthsFrom(anchor: number, months: number, now: number): Period {
   const passed = Math.floor((monthOf(now) - monthOf(anchor)) / months);
   const startOf = (periods: number) => addMonths(anchor, periods * months);
   const periods = startOf(passed) <= now ? passed : passed - 1;

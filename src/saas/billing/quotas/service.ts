@@ -59,10 +59,6 @@ export function createQuotas(context: BillingContext) {
     };
   };
 
-  /** The first use of a limit. Null if a concurrent write came first. */
-  const begin = async (document: QuotaDocument): Promise<QuotaDocument | null> =>
-    (await tryCommit([quotas.inserting(document), users.locking({ id: document.userId })])) ? document : null;
-
   /** Counts a use above what is left in the period, from what is stored. Null if a concurrent write came first. */
   const exceed = async (
     stored: QuotaDocument,
@@ -130,12 +126,13 @@ export function createQuotas(context: BillingContext) {
           (await quotas.updateOne({ ...isInPeriod, ...within }, { inc: { used: quantity } }));
         if (counted) return { allowed: true, ...view(name, rule, counted) };
         const stored = await quotas.findOne({ id });
-        const empty = { id, userId, name, start, used: 0, credits: 0 };
         const present = view(name, rule, stored);
         if (present.left !== null && quantity > present.left && overuse === 'refused')
           return { allowed: false, ...present };
-        const next = stored ? await exceed(stored, rule, quantity) : await begin(empty);
-        if (stored && next) return { allowed: true, ...view(name, rule, next) };
+        const next = stored && (await exceed(stored, rule, quantity));
+        if (next) return { allowed: true, ...view(name, rule, next) };
+        const empty = { id, userId, name, start, used: 0, credits: 0 };
+        if (!stored) await tryCommit([quotas.inserting(empty), users.locking({ id: userId })]);
       }
     },
 

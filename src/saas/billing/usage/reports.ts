@@ -2,6 +2,7 @@ import { toTimestamp } from '../../../core/http/schemas.js';
 import { type Clock, DAY, HOUR } from '../../../core/kernel/clock.js';
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
+import type { Outgoing } from '../../../core/ops/outbox.js';
 import {
   type Collection,
   type Declaration,
@@ -25,9 +26,8 @@ import type { BillingUsers } from '../users.js';
  */
 export type UsageStatus = 'queued' | 'sent' | 'failed';
 
-export interface UsageDocument {
-  /** Of user, meter and key, and the identifier of the event at the provider. */
-  id: string;
+/** Its ID is of user, meter and key, and the identifier of the event at the provider. */
+export interface UsageDocument extends Outgoing {
   userId: string;
   meter: string;
   quantity: number;
@@ -35,10 +35,6 @@ export interface UsageDocument {
   /** Unix time in milliseconds. */
   reportedAt: number;
   status: UsageStatus;
-  /** When to attempt it next, or to take it over from a process that has ended. Absent once it is finished. */
-  dueAt?: number;
-  /** Incremented before every attempt; only the latest attempt may store its result. */
-  attempts: number;
   /** Time of the first attempt whose result is unknown. Absent while every attempt has certainly failed. */
   unconfirmedSince?: number;
   /** Why the last attempt failed. */
