@@ -18,6 +18,7 @@ export interface TestBilling extends BillingModule {
   jobs: { reconcile: Job; retryUnmatched: Job; purge: Job; profiles?: Job; recovery?: Job };
   /** Absent without an API key. */
   sendUsage: Job | undefined;
+  purgeUsage: Job | undefined;
 }
 
 export function billingOn(
@@ -58,6 +59,7 @@ export function billingOn(
     ...billing,
     jobs: { reconcile, retryUnmatched, purge, ...(profiles && { profiles }), ...(recovery && { recovery }) },
     sendUsage: jobs.get('billing-usage'),
+    purgeUsage: jobs.get('billing-usage-purge'),
   };
 }
 

@@ -141,7 +141,7 @@ function addJobs(
   jobs.add('billing-event-purge', purge);
   const { gateway, checkouts, clock } = context;
   if (!gateway) return;
-  const usage = createUsageJobs({ ...context, reports: context.usage, links: deps.links, gateway });
+  const usage = createUsageJobs(context, { links: deps.links, gateway });
   jobs.add('billing-event-recovery', deps.recovery.job);
   jobs.add('billing-usage', usage.send);
   jobs.add('billing-usage-purge', usage.purge);

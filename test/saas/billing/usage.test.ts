@@ -1,5 +1,4 @@
 import t, { type Test } from 'tap';
-import { createCommit } from '../../../src/core/ops/commit.js';
 import type { Store } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
@@ -219,20 +218,10 @@ t.test('several processes share the work and count nothing twice', async (t) => 
 });
 
 t.test('old reports are deleted', async (t) => {
-  const { api, store, clock, report, pass, reports } = await usageFixture(t);
+  const { api, billing, report, pass, reports } = await usageFixture(t);
   await report(1, 'req_1');
   await pass(10);
-  const { createUsageJobs } = await import('../../../src/saas/billing/usage/sender.js');
-  const { purge } = createUsageJobs({
-    reports,
-    links: { list: async () => [] },
-    gateway: { createMeterEvent: async () => ({ outcome: 'accepted' }) },
-    commit: createCommit(store),
-    event: committing(),
-    clock,
-    log: { error() {}, warn() {} },
-  });
-  const run = () => purge.run({ term: 1, signal: new AbortController().signal });
+  const run = () => billing.purgeUsage?.run({ term: 1, signal: new AbortController().signal });
   await pass(89 * DAYS);
   await run();
   t.equal(await reports.count(), 1);

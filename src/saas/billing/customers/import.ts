@@ -1,5 +1,6 @@
 import type { BillingContext } from '../context.js';
 import { billingErrors, isCustomerMissing, isProviderError } from '../errors.js';
+import type { Gateway } from '../provider/gateway.js';
 import { asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { SubscriptionSync } from '../subscription/sync.js';
 import type { BillingUser } from '../users.js';
@@ -80,6 +81,15 @@ export function createCustomerImport(
     return { reason: named === undefined ? 'nothing names a user' : `there is no user ${named}` };
   };
 
+  async function* claimed(claims: AsyncIterable<CustomerClaim>) {
+    for await (const claim of claims) yield [claim.customerId, () => findClaimed(claim)] as const;
+  }
+
+  async function* named(from: Gateway, options: CustomerImportOptions) {
+    for await (const page of from.customerPages())
+      for (const customer of page) yield [idOf(customer) ?? '', () => findNamed(customer, options)] as const;
+  }
+
   /** The subscriptions are stored first, so that a customer that is linked is complete. */
   const link = async (customerId: string, userId: string): Promise<{ subscriptions: number }> => {
     const synced = (await sync?.syncCustomers([customerId], userId)) ?? [];
@@ -134,18 +144,9 @@ export function createCustomerImport(
         onProgress?.(report.customers);
       };
 
-      if (claims) {
-        for await (const claim of claims) {
-          if (signal?.aborted) break;
-          await consider(claim.customerId, () => findClaimed(claim));
-        }
-      } else {
-        pages: for await (const page of gateway.customerPages()) {
-          for (const customer of page) {
-            if (signal?.aborted) break pages;
-            await consider(idOf(customer) ?? '', () => findNamed(customer, options));
-          }
-        }
+      for await (const [customerId, find] of claims ? claimed(claims) : named(gateway, options)) {
+        if (signal?.aborted) break;
+        await consider(customerId, find);
       }
       for (const [userId, customerIds] of signal?.aborted ? [] : byAddress) {
         const [customerId = '', ...others] = customerIds;

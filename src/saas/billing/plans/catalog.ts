@@ -100,14 +100,11 @@ function planView(price: Json, plan: string, plans: Plans): Plan {
 function currenciesOf(price: Json): Plan['currencies'] {
   const own = asText(price['currency']);
   if (own === undefined) return [];
-  const others = Object.entries(asObject(price['currency_options'])).filter(([currency]) => currency !== own);
-  return [
-    { currency: own, amount: asInteger(price['unit_amount']) ?? null },
-    ...others.map(([currency, option]) => ({
-      currency,
-      amount: asInteger(asObject(option)['unit_amount']) ?? null,
-    })),
-  ];
+  const { [own]: _own, ...others } = asObject(price['currency_options']);
+  return Object.entries({ [own]: price, ...others }).map(([currency, option]) => ({
+    currency,
+    amount: asInteger(asObject(option)['unit_amount']) ?? null,
+  }));
 }
 
 function invoiceView(invoice: Json): Invoice | null {

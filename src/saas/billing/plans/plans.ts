@@ -20,20 +20,14 @@ export interface PlanSource {
 export type Plans = ReturnType<typeof createPlans>;
 
 /** The names that code may refer to. */
-export interface KnownPlans {
-  /** Every plan that can give access; undefined if the option `billing` does not define the plans. */
-  readonly names: ReadonlySet<string> | undefined;
-  /** The features of all plans. */
-  readonly features: ReadonlySet<string>;
-  /** The names of the limits of all plans. */
-  readonly limits: ReadonlySet<string>;
-}
+export type KnownPlans = Readonly<ReturnType<typeof knownPlans>>;
 
-export function knownPlans(source: PlansSource): KnownPlans {
+export function knownPlans(source: PlansSource) {
   const { plans = {} } = source.billing ?? {};
   const names = new Set([...Object.keys(plans), ...(configuredPrices(source)?.values() ?? [])]);
   names.delete(FREE_PLAN);
   return {
+    /** Every plan that can give access; undefined if the option `billing` does not define the plans. */
     names: source.billing && names,
     features: new Set(Object.values(plans).flatMap(({ features = [] }) => features)),
     limits: new Set(Object.values(plans).flatMap(({ limits = {} }) => Object.keys(limits))),

@@ -19,13 +19,6 @@ import type { BillingUsers } from '../users.js';
  * provider (sender.ts).
  */
 
-/**
- * - `queued`: not sent yet, or waiting for the result
- * - `sent`: the provider has recorded it
- * - `failed`: it could not be sent in time, or it is not known whether it was recorded
- */
-export type UsageStatus = 'queued' | 'sent' | 'failed';
-
 /** Its ID is of user, meter and key, and the identifier of the event at the provider. */
 export interface UsageDocument extends Outgoing {
   userId: string;
@@ -34,7 +27,12 @@ export interface UsageDocument extends Outgoing {
   key: string;
   /** Unix time in milliseconds. */
   reportedAt: number;
-  status: UsageStatus;
+  /**
+   * - `queued`: not sent yet, or waiting for the result
+   * - `sent`: the provider has recorded it
+   * - `failed`: it could not be sent in time, or it is not known whether it was recorded
+   */
+  status: 'queued' | 'sent' | 'failed';
   /** Time of the first attempt whose result is unknown. Absent while every attempt has certainly failed. */
   unconfirmedSince?: number;
   /** Why the last attempt failed. */
@@ -55,24 +53,14 @@ export const USAGE_FIELDS = {
 export const usageCollection = (store: Store): UsageReports =>
   store.collection<UsageDocument>(USAGE_COLLECTION, USAGE_FIELDS);
 
-/** Reports that do not reach the provider. */
-export interface UsageBacklog {
-  /** Reports that will not be sent, of the last 90 days. */
-  failed: number;
-  /** Reports of more than a day ago that the provider refuses, or whose result is unknown. */
-  refused: number;
-  /** Reports that should have been sent an hour ago: the provider is unavailable, or no process sends them. */
-  overdue: number;
-}
-
-/** Reports of users without a customer are not counted: they wait for the first purchase. */
-export async function countUsageBacklog(
-  reports: Pick<UsageReports, 'count'>,
-  now: number,
-): Promise<UsageBacklog> {
+/** Reports that do not reach the provider. Those of users without a customer are not counted: they wait for the first purchase. */
+export async function countUsageBacklog(reports: Pick<UsageReports, 'count'>, now: number) {
   const [failed, refused, overdue] = await Promise.all([
+    // They will not be sent, and are kept for 90 days.
     reports.count({ status: 'failed' }),
+    // The provider refuses them, or the result is unknown.
     reports.count({ status: 'queued', reportedAt: { lt: now - DAY }, attempts: { gte: 1 } }),
+    // The provider is unavailable, or no process sends them.
     reports.count({ dueAt: { lt: now - HOUR } }),
   ]);
   return { failed, refused, overdue };

@@ -1,30 +1,18 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
-import { type Clock, DAY, HOUR, SECOND } from '../../../core/kernel/clock.js';
-import type { CommitParts } from '../../../core/ops/commit.js';
-import type { EventOf } from '../../../core/ops/events.js';
-import type { Job, JobLog } from '../../../core/ops/jobs.js';
+import { DAY, HOUR, SECOND } from '../../../core/kernel/clock.js';
+import type { Job } from '../../../core/ops/jobs.js';
 import { lease, sendDue } from '../../../core/ops/outbox.js';
 import { createPurge } from '../../../core/ops/purge.js';
+import type { BillingContext } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
-import type { BillingEvents } from '../notifications.js';
 import type { Gateway } from '../provider/gateway.js';
-import type { UsageDocument, UsageReports } from './reports.js';
+import type { UsageDocument } from './reports.js';
 
 /**
  * Sends usage to the provider, each report once. An attempt is stored before its request: after a crash or a timeout it
  * is unknown whether the provider has recorded the usage. It refuses an identifier that it knows for 24 hours, so within
  * that time the attempt is repeated, and afterwards the report fails instead of being counted twice.
  */
-
-export interface UsageSenderDependencies {
-  reports: UsageReports;
-  links: Pick<CustomerLinks, 'list'>;
-  gateway: Pick<Gateway, 'createMeterEvent'>;
-  commit: CommitParts;
-  event: EventOf<BillingEvents>;
-  clock: Clock;
-  log: Pick<JobLog, 'error' | 'warn'>;
-}
 
 const SEND_INTERVAL_SECONDS = 10;
 
@@ -42,9 +30,10 @@ const WAIT_FOR_CUSTOMER_MS = HOUR;
 /** How long finished reports are kept, so that their keys are recognized. */
 const RETENTION_MS = 90 * DAY;
 
-export function createUsageJobs(deps: UsageSenderDependencies) {
-  const { reports, links, gateway, commit, event, clock, log } = deps;
-
+export function createUsageJobs(
+  { usage: reports, commit, event, clock, log }: BillingContext,
+  { links, gateway }: { links: CustomerLinks; gateway: Gateway },
+) {
   /** Whether a report may be sent now. If not, it has failed or is no longer due. */
   const checkDue = async (report: UsageDocument): Promise<boolean> => {
     const { unconfirmedSince, reportedAt } = report;
