@@ -13,86 +13,79 @@ export interface Cases {
   /** Variables without which production refuses its valid values. */
   requires?: Record<string, string>;
   /** Text → value; accepted everywhere, without a warning. */
-  valid: [text: string, value: unknown][];
+  valid: Record<string, unknown>;
   /** Refused everywhere. */
   invalid: string[];
   /** Refused in production, a warning elsewhere. */
   unsafe?: string[];
 }
 
+/** Texts that are the values themselves. */
+const same = (...texts: string[]) => Object.fromEntries(texts.map((text) => [text, text]));
+
+/** Values by their texts. */
+const json = (...values: object[]) =>
+  Object.fromEntries(values.map((value) => [JSON.stringify(value), value]));
+
+/** The words of a text. */
+const words = (text: string) => text.trim().split(/\s+/);
+
 /** Part of every refused secret; no message may contain it. */
 export const CANARY = 'kanarienvogel';
 
 /** Of apps in a web view and of extensions. */
-const APP_ORIGINS = [
-  'capacitor://localhost',
-  'ionic://localhost',
-  'tauri://localhost',
-  'chrome-extension://abcdefghijklmnopabcdefghijklmnop',
-  'moz-extension://3c6b1e1e-0000-4000-8000-000000000000',
-];
+const APP_ORIGINS = words(`capacitor://localhost ionic://localhost tauri://localhost
+  chrome-extension://abcdefghijklmnopabcdefghijklmnop moz-extension://3c6b1e1e-0000-4000-8000-000000000000`);
 
 const graceDays: Cases = {
   default: 7,
-  valid: [
-    ['0', 0],
-    ['365', 365],
-  ],
+  valid: { '0': 0, '365': 365 },
   invalid: ['-1', '366', '1.5', 'week'],
 };
 
 const secondFactor = (prefix: string, more: string[]): Cases => ({
   default: 'optional',
   requires: { [`${prefix}FACTOR_ENCRYPTION_KEY`]: 'factors-Wq8ZsT1mXe6YbN0cRj4HuPd9' },
-  valid: ['optional', 'required', ...more].map((rule) => [rule, rule]),
+  valid: same('optional', 'required', ...more),
   invalid: ['all', 'Required', 'true'],
 });
 
 const seconds = (standard: number, most: number): Cases => ({
   default: standard,
-  valid: [
-    ['1', 1],
-    [String(most), most],
-  ],
+  valid: { '1': 1, [String(most)]: most },
   invalid: ['0', '-1', '1.5', '15m', '1e3', ' 60', String(most + 1), '9'.repeat(20)],
 });
 
 const flag: Cases = {
   default: false,
-  valid: [
-    ['true', true],
-    ['1', true],
-    ['false', false],
-    ['0', false],
-  ],
+  valid: { true: true, '1': true, false: false, '0': false },
   invalid: ['yes', 'TRUE', '2'],
 };
 
 /** A flag that is 0 or 1. */
 const digit: Cases = {
   default: false,
-  valid: [
-    ['0', false],
-    ['1', true],
-  ],
+  valid: { '0': false, '1': true },
   invalid: ['true', 'false', 'yes', ' 1', '1 ', '01', '2', 'toString'],
 };
 
 const serviceAddress = {
-  valid: [
-    ['https://id.example.com', 'https://id.example.com'],
-    ['http://localhost:4000', 'http://localhost:4000'],
-  ] as Cases['valid'],
-  invalid: [
-    'id.example.com',
-    'http://id.example.com',
-    'https://id.example.com?x',
-    'https://id.example.com#x',
-  ],
+  valid: same('https://id.example.com', 'http://localhost:4000'),
+  invalid: words('id.example.com http://id.example.com https://id.example.com?x https://id.example.com#x'),
 };
 
+/** Options of agents need each other. */
+const agent = (cases: Cases): Cases => ({
+  ...cases,
+  requires: {
+    AGENT_ISSUER: 'https://id.example.com',
+    AGENT_RESOURCE: 'https://app.example.com/api',
+    AGENT_CLIENT_ID: 'app',
+  },
+});
+
 const hostPatterns: Cases = {
-  valid: [['app.example, *.Example.com', ['app.example', '*.Example.com']]],
+  valid: { 'app.example, *.Example.com': ['app.example', '*.Example.com'] },
   invalid: ['https://app.example', 'app.example/x', '*', 'app.*', 'a b', 'app.example:8443'],
 };
 
@@ -108,11 +101,7 @@ const PATHS = [
 ];
 const path = (standard?: string): Cases => ({
   ...(standard !== undefined && { default: standard }),
-  valid: [
-    ['/account/new', '/account/new'],
-    ['account', 'account'],
-    ['/a?b=c', '/a?b=c'],
-  ],
+  valid: same('/account/new', 'account', '/a?b=c'),
   invalid: PATHS,
 });
 
@@ -123,11 +112,10 @@ const weak = [
   ' '.repeat(40),
   'ab'.repeat(32),
 ];
-const PLAN_WITH_QUANTITY = { pro: { checkout: { quantity: { min: 2, max: 2 } } } };
 
 /** One byte less than the least. */
 const short = 'k3Y-8fJq2-k3Y-8fJq2-k3Y-8fJq2-3';
-const signing: Cases = { valid: [[strong, strong]], invalid: [], unsafe: [...weak, short] };
+const signing: Cases = { valid: same(strong), invalid: [], unsafe: [...weak, short] };
 
 /** Numbers, and the secret of server-side callers, which is never short. */
 const rateLimits = (
@@ -139,7 +127,7 @@ const rateLimits = (
   [`${prefix}MAX_MAIL_REQUESTS_PER_HOUR`]: seconds(10, 10_000),
   [`${prefix}MAX_REQUESTS_PER_MINUTE`]: seconds(300, 100_000),
   [`${prefix}CALLER_SECRET`]: {
-    valid: [[strong, strong]],
+    valid: same(strong),
     invalid: [`${CANARY}-too-short`],
     unsafe: weak.slice(1),
   },
@@ -147,7 +135,7 @@ const rateLimits = (
 
 /** The formats of the provider's dashboard and command line, and whitespace left in place of a secret. */
 const webhookSigning: Cases = {
-  valid: [`whsec_${strong}`, `whsec_${'9d0c4b71e8a2f653'.repeat(4)}`, strong].map((text) => [text, text]),
+  valid: same(`whsec_${strong}`, `whsec_${'9d0c4b71e8a2f653'.repeat(4)}`, strong),
   invalid: ['   ', '\t', ' '.repeat(40)],
   unsafe: [
     `whsec_${CANARY}`,
@@ -163,121 +151,75 @@ const webhookSigning: Cases = {
 const store = (file: string): Cases => ({
   default: `sqlite:./data/${file}.db`,
   required: true,
-  valid: [
-    'sqlite:app.db',
-    'sqlite:/var/lib/app.db',
-    'sqlite::memory:',
-    'mongodb://user:word@a.example,b.example:27018/app?replicaSet=rs0',
-    'mongodb+srv://cluster.example/app',
-  ].map((uri) => [uri, uri]),
-  invalid: [
-    'app.db',
-    'sqlite:',
-    'sqlite:folder/',
-    'sqlite://host/app.db',
-    `mysql://user:${CANARY}@db.example/app`,
-    `mongodb://user:${CANARY}@db.example`,
-  ],
+  valid: same(
+    ...words(`sqlite:app.db sqlite:/var/lib/app.db sqlite::memory: mongodb+srv://cluster.example/app
+      mongodb://user:word@a.example,b.example:27018/app?replicaSet=rs0`),
+  ),
+  invalid: words(`app.db sqlite: sqlite:folder/ sqlite://host/app.db mysql://user:${CANARY}@db.example/app
+    mongodb://user:${CANARY}@db.example`),
 });
 
 const publicUrl: Cases = {
   required: true,
-  valid: [
-    ['https://app.example', 'https://app.example'],
-    ['https://app.example:8443/sub/', 'https://app.example:8443/sub/'],
-    ['http://localhost:3000', 'http://localhost:3000'],
-    ['http://127.0.0.1:3000', 'http://127.0.0.1:3000'],
-    ['http://[::1]:3000', 'http://[::1]:3000'],
-  ],
+  valid: same(
+    ...words(`https://app.example https://app.example:8443/sub/ http://localhost:3000 http://127.0.0.1:3000
+      http://[::1]:3000`),
+  ),
   invalid: [
-    'app.example',
-    '//app.example',
-    'ftp://app.example',
-    'javascript:alert(1)',
-    `https://user:${CANARY}@app.example`,
-    'https://app.example/?a=b',
-    'https://app.example/#a',
-    'https://app.example/a b',
-    'https:app.example',
-    'https:/app.example',
-    'https:\\\\app.example',
-    'https://app.example\\sub',
-    'https://app.example//',
-    'https://app.example/"><b>',
+    ...words(`app.example //app.example ftp://app.example javascript:alert(1) https://user:${CANARY}@app.example
+      https://app.example/?a=b https://app.example/#a https:app.example https:/app.example https://app.example//`),
+    ...[
+      'https://app.example/a b',
+      'https:\\\\app.example',
+      'https://app.example\\sub',
+      'https://app.example/"><b>',
+    ],
   ],
   unsafe: ['http://app.example', 'http://localhost.example'],
 };
 
 const port = (standard: number): Cases => ({
   default: standard,
-  valid: [
-    ['0', 0],
-    ['65535', 65_535],
-  ],
+  valid: { '0': 0, '65535': 65_535 },
   invalid: ['-1', '65536', '0x50', '80.5', 'eighty'],
 });
 
 const connections = (standard: number, least: number): Cases => ({
   default: standard,
-  valid: [
-    [String(least), least],
-    ['1000000', 1_000_000],
-  ],
+  valid: { [String(least)]: least, '1000000': 1_000_000 },
   invalid: [String(least - 1), '-1', '1000001', '1e3', '80.5', 'many'],
 });
 
-const host: Cases = {
-  valid: [
-    ['0.0.0.0', '0.0.0.0'],
-    ['::1', '::1'],
-  ],
-  invalid: [],
-};
+const host: Cases = { valid: same('0.0.0.0', '::1'), invalid: [] };
 
 const logLevel: Cases = {
   default: 'info',
-  valid: ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'].map((level) => [level, level]),
+  valid: same('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'),
   invalid: ['verbose', 'INFO', '30'],
 };
 
 const trustProxy: Cases = {
   default: false,
-  valid: [
-    ['false', false],
-    ['10.0.0.7', ['10.0.0.7']],
-    ['10.0.0.0/8, fd00::/8,::1', ['10.0.0.0/8', 'fd00::/8', '::1']],
-    ['0.0.0.0/1', ['0.0.0.0/1']],
-    ['0.0.0.0/1,128.0.0.0/2,192.0.0.0/4', ['0.0.0.0/1', '128.0.0.0/2', '192.0.0.0/4']],
-    ['2000::/4', ['2000::/4']],
-    ['::ffff:10.0.0.0/104', ['::ffff:10.0.0.0/104']],
-  ],
+  valid: {
+    false: false,
+    '10.0.0.0/8, fd00::/8,::1': ['10.0.0.0/8', 'fd00::/8', '::1'],
+    ...Object.fromEntries(
+      words('10.0.0.7 0.0.0.0/1 0.0.0.0/1,128.0.0.0/2,192.0.0.0/4 2000::/4 ::ffff:10.0.0.0/104').map(
+        (text) => [text, text.split(',')],
+      ),
+    ),
+  },
   invalid: [
-    'true',
-    '1',
-    '10.0.0.0/33',
-    '10.0.0.0/-1',
-    '10.0.0.0/8/8',
-    '10.0.0.0/255.0.0.0',
-    '0.0.0.0/0',
-    '::/0',
-    '0.0.0.0/1,128.0.0.0/1',
-    '128.0.0.0/1, 0.0.0.0/1, 10.0.0.7',
-    '0.0.0.0/2,64.0.0.0/2,128.0.0.0/2,192.0.0.0/2',
-    // Every public address; private and reserved ones make no difference.
-    '0.0.0.0/1,128.0.0.0/2,192.0.0.0/3',
-    '0.0.0.0/5,8.0.0.0/7,11.0.0.0/8,12.0.0.0/6,16.0.0.0/4,32.0.0.0/3,64.0.0.0/2,128.0.0.0/1',
-    '::/1,8000::/1',
-    '2000::/3',
-    '2000::/4,3000::/4',
-    // IPv4 inside IPv6 (RFC 4291).
-    '::ffff:0:0/96',
-    '::ffff:0.0.0.0/97,128.0.0.0/1',
-    '::/1',
-    '::/129',
-    '10.0.0',
-    'loopback',
-    'proxy.internal',
+    ...words(
+      `true 1 10.0.0.0/33 10.0.0.0/-1 10.0.0.0/8/8 10.0.0.0/255.0.0.0 10.0.0 loopback proxy.internal ::/129`,
+    ),
     '10.0.0.7 10.0.0.8',
+    // Every public address, also where IPv6 contains IPv4 (RFC 4291); private and reserved ones make no difference.
+    '128.0.0.0/1, 0.0.0.0/1, 10.0.0.7',
+    ...words(`0.0.0.0/0 ::/0 0.0.0.0/1,128.0.0.0/1 0.0.0.0/2,64.0.0.0/2,128.0.0.0/2,192.0.0.0/2
+      0.0.0.0/1,128.0.0.0/2,192.0.0.0/3 ::/1,8000::/1 2000::/3 2000::/4,3000::/4 ::/1
+      0.0.0.0/5,8.0.0.0/7,11.0.0.0/8,12.0.0.0/6,16.0.0.0/4,32.0.0.0/3,64.0.0.0/2,128.0.0.0/1
+      ::ffff:0:0/96 ::ffff:0.0.0.0/97,128.0.0.0/1`),
   ],
 };
 
@@ -288,68 +230,36 @@ export function saasCases(folder: string): Record<string, Cases> {
     PUBLIC_URL: publicUrl,
     PASSKEYS: flag,
     LOGIN_PROVIDERS: {
-      valid: [
-        ['{"google":{"clientId":"x","clientSecret":"y"}}', { google: { clientId: 'x', clientSecret: 'y' } }],
-        [
-          '{"acme":{"issuer":"https://id.acme.example","clientId":"x","label":"Acme"}}',
-          { acme: { issuer: 'https://id.acme.example', clientId: 'x', label: 'Acme' } },
-        ],
-      ],
+      valid: json(
+        { google: { clientId: 'x', clientSecret: 'y' } },
+        { acme: { issuer: 'https://id.acme.example', clientId: 'x', label: 'Acme' } },
+      ),
       invalid: [
         `{"google":{"clientId":"${CANARY}"}`,
-        '["google"]',
-        '{"google":{}}',
-        '{"acme":{"clientId":"x"}}',
-        '{"Acme":{"issuer":"https://id.acme.example","clientId":"x"}}',
-        '{"acme":{"issuer":"id.acme.example","clientId":"x"}}',
-        '{"acme":{"issuer":"https://id.acme.example","clientId":"x","secret":"y"}}',
-        '{"github":{"clientId":"x"}}',
-        '{"google":{"clientId":"x","url":"https://id.acme.example"}}',
+        ...words(`["google"] {"google":{}} {"acme":{"clientId":"x"}} {"github":{"clientId":"x"}}
+          {"Acme":{"issuer":"https://id.acme.example","clientId":"x"}}
+          {"acme":{"issuer":"id.acme.example","clientId":"x"}}
+          {"acme":{"issuer":"https://id.acme.example","clientId":"x","secret":"y"}}
+          {"google":{"clientId":"x","url":"https://id.acme.example"}}`),
       ],
       unsafe: ['{"acme":{"issuer":"http://id.acme.example","clientId":"x"}}'],
     },
-    AGENT_ISSUER: {
-      requires: { AGENT_RESOURCE: 'https://app.example.com/api', AGENT_CLIENT_ID: 'app' },
-      ...serviceAddress,
-    },
-    AGENT_RESOURCE: {
-      requires: { AGENT_ISSUER: 'https://id.example.com', AGENT_CLIENT_ID: 'app' },
-      ...serviceAddress,
-    },
-    AGENT_CLIENT_ID: {
-      requires: { AGENT_ISSUER: 'https://id.example.com', AGENT_RESOURCE: 'https://app.example.com/api' },
-      valid: [['app', 'app']],
-      invalid: ['a b', 'x'.repeat(1025)],
-    },
-    AGENT_CLIENT_SECRET: {
-      requires: {
-        AGENT_ISSUER: 'https://id.example.com',
-        AGENT_RESOURCE: 'https://app.example.com/api',
-        AGENT_CLIENT_ID: 'app',
-      },
-      valid: [['secret-Wq8ZsT1mXe6YbN0cRj4HuPd9', 'secret-Wq8ZsT1mXe6YbN0cRj4HuPd9']],
+    AGENT_ISSUER: agent(serviceAddress),
+    AGENT_RESOURCE: agent(serviceAddress),
+    AGENT_CLIENT_ID: agent({ valid: same('app'), invalid: ['a b', 'x'.repeat(1025)] }),
+    AGENT_CLIENT_SECRET: agent({
+      valid: same('secret-Wq8ZsT1mXe6YbN0cRj4HuPd9'),
       invalid: [`${CANARY} b`],
-    },
+    }),
     CORS_ORIGIN: {
-      valid: [
-        ['*', ['*']],
-        ['https://a.example,http://b.example:8080', ['https://a.example', 'http://b.example:8080']],
-        ...APP_ORIGINS.map((origin): [string, string[]] => [origin, [origin]]),
-      ],
-      invalid: [
-        'null',
-        'a.example',
-        'https://a.example/',
-        'https://a.example/path',
-        'https://*.a.example',
-        'https://A.example',
-        'https://a.example,null',
-        'file://',
-        'capacitor://localhost/',
-        'tauri://user@localhost',
-        'javascript:alert(1)',
-        'chrome-extension://*',
-      ],
+      valid: {
+        'https://a.example,http://b.example:8080': ['https://a.example', 'http://b.example:8080'],
+        ...Object.fromEntries(['*', ...APP_ORIGINS].map((origin) => [origin, [origin]])),
+      },
+      invalid:
+        words(`null a.example https://a.example/ https://a.example/path https://*.a.example https://A.example
+        https://a.example,null file:// capacitor://localhost/ tauri://user@localhost javascript:alert(1)
+        chrome-extension://*`),
     },
     JWT_ACCESS_SECRET: { ...signing, required: true },
     JWT_ACCESS_SECRET_PREVIOUS: signing,
@@ -377,10 +287,7 @@ export function saasCases(folder: string): Record<string, Cases> {
     RESET_URL_RELATIVE: path(),
     VERIFY_URL_RELATIVE: path(),
     PAYMENT_SECRET_KEY: {
-      valid: [
-        ['sk_live_51Hx', 'sk_live_51Hx'],
-        ['rk_live_51Hx', 'rk_live_51Hx'],
-      ],
+      valid: same('sk_live_51Hx', 'rk_live_51Hx'),
       invalid: [
         `sk_live_${CANARY} `,
         `sk_live\n${CANARY}`,
@@ -390,96 +297,63 @@ export function saasCases(folder: string): Record<string, Cases> {
       ],
     },
     PAYMENT_API_URL: {
-      valid: [['http://127.0.0.1:12111', 'http://127.0.0.1:12111']],
+      valid: same('http://127.0.0.1:12111'),
       invalid: ['127.0.0.1:12111', 'https://api.example/v1', 'https://user@api.example', 'ftp://api.example'],
     },
     BILLING_RETURN_URL_RELATIVE: path('/settings/billing'),
     BILLING_PRICES: {
-      valid: [['price_1=pro, price_2=team plan', ['price_1=pro', 'price_2=team plan']]],
+      valid: { 'price_1=pro, price_2=team plan': ['price_1=pro', 'price_2=team plan'] },
       invalid: ['price_1', 'price_1=', '=pro', 'price_1=pro=max', 'price_1=pro,price_1=team'],
     },
     BILLING_PLANS: {
-      valid: [
-        ['{"pro":{}}', { plans: { pro: {} } }],
+      valid: Object.fromEntries(
         [
-          '{"pro plan":{"prices":["price_1"],"limits":{"projects":null}},"free":{"features":["export"]}}',
+          { pro: {} },
           {
-            plans: {
-              'pro plan': { prices: ['price_1'], limits: { projects: null } },
-              free: { features: ['export'] },
-            },
+            'pro plan': { prices: ['price_1'], limits: { projects: null } },
+            free: { features: ['export'] },
           },
-        ],
-        ['{"pro":{"checkout":{"quantity":{"min":2,"max":2}}}}', { plans: PLAN_WITH_QUANTITY }],
-      ],
+          { pro: { checkout: { quantity: { min: 2, max: 2 } } } },
+        ].map((plans) => [JSON.stringify(plans), { plans }]),
+      ),
       invalid: [
         `{"pro":{"prices":["${CANARY}"]}`,
-        '["pro"]',
-        '{"pro":{"price":["price_1"]}}',
-        '{"pro":{"prices":"price_1"}}',
-        '{"pro":{"prices":["price 1"]}}',
-        '{"pro":{"prices":["price_1","price_1"]}}',
-        '{"pro":{"prices":["price_1"]},"team":{"prices":["price_1"]}}',
-        '{"pro":{"features":["a b"]}}',
-        '{"pro":{"features":["a","a"]}}',
-        '{"pro":{"limits":{"projects":-1}}}',
-        '{"pro":{"limits":{"projects":1.5}}}',
-        '{"pro":{"limits":{"projects":"unlimited"}}}',
-        '{"pro":{"limits":{"":1}}}',
-        '{"unknown":{}}',
-        '{"none":{}}',
-        '{" pro":{}}',
-        '{"":{}}',
-        '{"free":{"prices":["price_1"]}}',
-        '{"pro":{"purchase":"yes"}}',
-        '{"pro":{"checkout":{"trialDays":0}}}',
-        '{"pro":{"checkout":{"locale":"german"}}}',
-        '{"pro":{"checkout":{"billingAddress":true}}}',
-        '{"pro":{"checkout":{"quantity":{"min":3,"max":2}}}}',
+        ...['{"pro":{"prices":["price 1"]}}', '{"pro":{"features":["a b"]}}', '{" pro":{}}'],
+        ...words(`["pro"] {"pro":{"price":["price_1"]}} {"pro":{"prices":"price_1"}}
+          {"pro":{"prices":["price_1","price_1"]}} {"pro":{"prices":["price_1"]},"team":{"prices":["price_1"]}}
+          {"pro":{"features":["a","a"]}} {"pro":{"limits":{"projects":-1}}} {"pro":{"limits":{"projects":1.5}}}
+          {"pro":{"limits":{"projects":"unlimited"}}} {"pro":{"limits":{"":1}}} {"unknown":{}} {"none":{}} {"":{}}
+          {"free":{"prices":["price_1"]}} {"pro":{"purchase":"yes"}} {"pro":{"checkout":{"trialDays":0}}}
+          {"pro":{"checkout":{"locale":"german"}}} {"pro":{"checkout":{"billingAddress":true}}}
+          {"pro":{"checkout":{"quantity":{"min":3,"max":2}}}}`),
       ],
     },
     BILLING_ALLOW_PAUSE: {
-      valid: [
-        ['1', true],
-        ['0', false],
-      ],
+      valid: { '1': true, '0': false },
       invalid: ['true', 'false', 'yes'],
     },
     BILLING_MAILS: {
-      valid: [
-        ['receipt, renewal', ['receipt', 'renewal']],
-        ['none', []],
-        ['all', [...BILLING_MAILS]],
-      ],
+      valid: { 'receipt, renewal': ['receipt', 'renewal'], none: [], all: [...BILLING_MAILS] },
       invalid: ['receipts', 'welcome', 'receipt,none'],
     },
     BILLING_PRORATION: {
-      valid: [
-        ['always_invoice', 'always_invoice'],
-        ['create_prorations', 'create_prorations'],
-        ['none', 'none'],
-      ],
+      valid: same('always_invoice', 'create_prorations', 'none'),
       invalid: ['now', 'true', 'never'],
     },
     BILLING_PAST_DUE: {
       default: 'entitled',
-      valid: [
-        ['entitled', 'entitled'],
-        ['denied', 'denied'],
-        ['7', 7],
-        ['366', 366],
-      ],
+      valid: { entitled: 'entitled', denied: 'denied', '7': 7, '366': 366 },
       invalid: ['0', '367', 'never', '1.5'],
     },
     PAYMENT_WEBHOOK_SECRET: webhookSigning,
     PAYMENT_WEBHOOK_SECRET_PREVIOUS: webhookSigning,
     ADMIN_USERNAME: {
       default: 'admin',
-      valid: [['operator', 'operator']],
+      valid: same('operator'),
       invalid: ['a:b', 'a\nb'],
     },
     ADMIN_PASSWORD: {
-      valid: [['Ht4wXc8Rq1zL', 'Ht4wXc8Rq1zL']],
+      valid: same('Ht4wXc8Rq1zL'),
       invalid: [],
       unsafe: ['k3Y-8fJq2xZ', 'administrator', `changeme-${CANARY}`, ' '.repeat(20)],
     },
@@ -496,10 +370,7 @@ export function saasCases(folder: string): Record<string, Cases> {
 
 const seed = `${'c0ffee5a'.repeat(7)}1d9b3f72`;
 const nextSeed: Cases = {
-  valid: [
-    [seed, seed],
-    [seed.toUpperCase(), seed.toUpperCase()],
-  ],
+  valid: same(seed, seed.toUpperCase()),
   invalid: [seed.slice(1), `${seed}0`, `${seed.slice(13)}${CANARY}`],
   unsafe: [
     '0'.repeat(64),
@@ -537,10 +408,7 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_METRICS: { ...flag, requires: { IDP_ADMIN_TOKEN: 'metrics-Vh3kTz9pLw6QyD1nXc8RbMs5uW' } },
     IDP_BASIC_LOGIN: {
       default: 'all',
-      valid: [
-        ['all', 'all'],
-        ['agents', 'agents'],
-      ],
+      valid: same('all', 'agents'),
       invalid: ['humans', 'none', 'All'],
     },
     IDP_REFRESH_TOKEN_REUSE_WINDOW: seconds(30, 600),
@@ -557,12 +425,12 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_DEVICE_FLOW: digit,
     IDP_IDENTITY_ASSERTIONS: {
       default: 'off',
-      valid: ['off', 'issue', 'accept', 'both'].map((one) => [one, one]),
+      valid: same('off', 'issue', 'accept', 'both'),
       invalid: ['true', '1', 'BOTH', 'none'],
     },
     IDP_DISABLE_SIGNUP: digit,
     IDP_TRUSTED_EMAIL_DOMAINS: {
-      valid: [['a.example, B.example', ['a.example', 'B.example']]],
+      valid: { 'a.example, B.example': ['a.example', 'B.example'] },
       invalid: ['a', '@a.example', '*.a.example', 'a.example/b', 'a.example,127.0.0.1', 'a b.example'],
     },
     IDP_CLIENT_ID_METADATA: flag,
@@ -571,22 +439,13 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_CLIENT_REGISTRATION: flag,
     IDP_LOOPBACK_DOCUMENTS: {
       default: false,
-      valid: [['0', false]],
+      valid: { '0': false },
       invalid: ['true', 'false', '2'],
       unsafe: ['1'],
     },
     IDP_NATIVE_SCHEMES: {
-      valid: [['cursor,vscode-insiders', ['cursor', 'vscode-insiders']]],
-      invalid: [
-        'Cursor',
-        'cursor://',
-        'com.example.app',
-        'javascript',
-        'cursor,data',
-        'http',
-        '1password',
-        'a b',
-      ],
+      valid: { 'cursor,vscode-insiders': ['cursor', 'vscode-insiders'] },
+      invalid: ['a b', ...words('Cursor cursor:// com.example.app javascript cursor,data http 1password')],
     },
     ...mailCases('IDP_', folder),
     ...appearanceCases('IDP_', folder),
@@ -636,31 +495,25 @@ function appearanceCases(prefix: '' | 'IDP_', folder: string): Record<string, Ca
   file('messages/fr.json', '{ "logout": { "submit": "Se déconnecter" } }');
   return {
     [`${prefix}BRAND_NAME`]: {
-      valid: [['Ada & Söhne', 'Ada & Söhne']],
+      valid: same('Ada & Söhne'),
       invalid: ['   ', 'a\nb', 'x'.repeat(61)],
     },
-    [`${prefix}BRAND_LOGO`]: { valid: [[logo, logo]], invalid: noLogo },
+    [`${prefix}BRAND_LOGO`]: { valid: same(logo), invalid: noLogo },
     [`${prefix}BRAND_LOGO_DARK`]: {
-      valid: [[logo, logo]],
+      valid: same(logo),
       invalid: [...noLogo, logo],
       requires: { [`${prefix}BRAND_LOGO`]: logo },
     },
     [`${prefix}BRAND_ACCENT`]: {
-      valid: [
-        ['#1f4fd8', '#1f4fd8'],
-        ['#ABC', '#ABC'],
-      ],
+      valid: same('#1f4fd8', '#ABC'),
       invalid: ['1f4fd8', '#12', '#1f4fd', '#12345678', '#ggg', 'red', '#1f4fd8;}'],
     },
     [`${prefix}DEFAULT_LOCALE`]: {
       default: 'en',
-      valid: [
-        ['de', 'de'],
-        ['ar', 'ar'],
-      ],
+      valid: same('de', 'ar'),
       invalid: ['DE', 'fr', 'de_DE', '../en'],
     },
-    [`${prefix}MESSAGES_DIR`]: { valid: [[messages, messages]], invalid: [logo, join(folder, 'nowhere')] },
+    [`${prefix}MESSAGES_DIR`]: { valid: same(messages), invalid: [logo, join(folder, 'nowhere')] },
   };
 }
 
@@ -671,25 +524,22 @@ function mailCases(prefix: '' | 'IDP_', folder: string): Record<string, Cases> {
   writeFileSync(join(folder, 'broken', 'welcome.html'), '{{#open}}');
   return {
     [`${prefix}EMAIL_API_KEY`]: {
-      valid: [['re_9fJq2', 're_9fJq2']],
+      valid: same('re_9fJq2'),
       invalid: [`re ${CANARY}`, `re_${CANARY}\n`],
     },
     [`${prefix}EMAIL_API_URL`]: {
-      valid: [['https://api.resend.com/emails', 'https://api.resend.com/emails']],
+      valid: same('https://api.resend.com/emails'),
       invalid: ['api.resend.com', 'https://user@api.resend.com/emails', 'smtp://api.resend.com'],
       unsafe: ['http://api.resend.com/emails'],
     },
     [`${prefix}EMAIL_SERVICE`]: {
       default: 'Resend',
-      valid: [
-        ['SendGrid', 'SendGrid'],
-        ['Postmark', 'Postmark'],
-      ],
+      valid: same('SendGrid', 'Postmark'),
       invalid: ['Pigeon', 'smtp.example'],
     },
-    [`${prefix}EMAIL_USER`]: { valid: [['apikey', 'apikey']], invalid: ['jörg', 'a\nb'] },
+    [`${prefix}EMAIL_USER`]: { valid: same('apikey'), invalid: ['jörg', 'a\nb'] },
     [`${prefix}EMAIL_SMTP_URL`]: {
-      valid: ['smtp://mail.example:587', 'smtps://user:p%40ss@mail.example'].map((url) => [url, url]),
+      valid: same('smtp://mail.example:587', 'smtps://user:p%40ss@mail.example'),
       invalid: [
         `https://user:${CANARY}@mail.example`,
         `smtp://user:${CANARY}@mail.example/path`,
@@ -699,7 +549,7 @@ function mailCases(prefix: '' | 'IDP_', folder: string): Record<string, Cases> {
       ],
     },
     [`${prefix}FROM_EMAIL`]: {
-      valid: [['no-reply@app.example', 'no-reply@app.example']],
+      valid: same('no-reply@app.example'),
       invalid: [
         'App <no-reply@app.example>',
         'a@b.example, c@d.example',
@@ -708,15 +558,15 @@ function mailCases(prefix: '' | 'IDP_', folder: string): Record<string, Cases> {
       ],
     },
     [`${prefix}FROM_NAME`]: {
-      valid: [['Ada & Söhne', 'Ada & Söhne']],
+      valid: same('Ada & Söhne'),
       invalid: ['a\nb', 'x'.repeat(201)],
     },
     [`${prefix}EMAIL_REPLY_TO`]: {
-      valid: [['help@app.example', 'help@app.example']],
+      valid: same('help@app.example'),
       invalid: ['Ada <ada@app.example>', 'a@b.example, c@d.example', 'a@b.example\nBcc: c@d.example'],
     },
     [`${prefix}EMAIL_TEMPLATE_DIR`]: {
-      valid: [[join(folder, 'templates'), join(folder, 'templates')]],
+      valid: same(join(folder, 'templates')),
       invalid: [join(folder, 'nowhere'), join(folder, 'broken')],
     },
   };

@@ -99,7 +99,7 @@ for (const [program, product] of Object.entries(products)) {
     const cases = product.cases(temporaryFolder(t));
     t.same(Object.keys(cases).sort(), rows.map(({ env }) => env).sort());
     for (const { env, secret } of rows) {
-      t.ok((cases[env]?.valid.length ?? 0) > 0, `${env} takes something`);
+      t.ok(Object.keys(cases[env]?.valid ?? {}).length > 0, `${env} takes something`);
       const refused = [...(cases[env]?.invalid ?? []), ...(cases[env]?.unsafe ?? [])];
       // A host name can be anything that the system resolves.
       if (!/HOST$/.test(env)) t.ok(refused.length > 0, `${env} refuses something`);
@@ -132,7 +132,7 @@ for (const [program, product] of Object.entries(products)) {
     const cases = product.cases(temporaryFolder(t));
     for (const { name, env } of rows) {
       const { valid, invalid, requires = {} } = cases[env] as Cases;
-      for (const [text, value] of valid) {
+      for (const [text, value] of Object.entries(valid)) {
         for (const environment of environments(product)) {
           const base = { ...environment, ...requires };
           const { values, problems, warnings } = resolve({ ...base, [env]: text });
@@ -168,8 +168,8 @@ for (const [program, product] of Object.entries(products)) {
     const file = join(folder, 'secret');
     for (const { name, env, file: fromFile } of rows) {
       const { [env]: _, ...others } = production;
-      const [[text, value] = ['']] = cases[env]?.valid ?? [];
-      const { default: standard, invalid, unsafe = [] } = cases[env] as Cases;
+      const { default: standard, valid, invalid, unsafe = [] } = cases[env] as Cases;
+      const [[text, value] = ['']] = Object.entries(valid);
       const named = { ...others, [`${env}_FILE`]: file };
       // As editors and shells save it: with line endings, an empty line, a byte order mark.
       for (const [begin, end] of [[''], ['', '\n'], ['', '\r\n'], ['', '\n\n'], ['\ufeff', '\r\n']]) {
