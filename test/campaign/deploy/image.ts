@@ -118,4 +118,7 @@ for (const product of ['saas', 'idp'] as const) {
   }
 }
 
-t.same(setting('ENTRYPOINT'), '[]', 'that of the base image would be process 1');
+t.test('the program itself is process 1, of a user without rights', async (t) => {
+  t.equal(setting('ENTRYPOINT'), '[]', 'not the entry point of the base image');
+  t.match(setting('USER'), /^[1-9]\d*:[1-9]\d*$/);
+});

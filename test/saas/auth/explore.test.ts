@@ -1,7 +1,6 @@
 import t from 'tap';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { createCommit } from '../../../src/core/ops/commit.js';
-import type { UnknownWritesRegistry } from '../../../src/core/ops/unknown-writes.js';
 import { createAccountData } from '../../../src/core/server/contributions.js';
 import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js';
 import type { AuthService } from '../../../src/saas/auth/service.js';
@@ -11,6 +10,7 @@ import { fakeClock } from '../../kit/clock.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
 import { eventSink } from '../../kit/events.js';
 import { explore, type Scenario } from '../../kit/explore.js';
+import { testRefreshesInOutages } from '../../kit/refresh-outage.js';
 import { viewUnsubscribed } from '../../kit/users.js';
 import {
   ADA,
@@ -23,8 +23,6 @@ import {
   ORIGIN,
   serviceOn,
   setup,
-  unknownWritesOn,
-  untilAnswered,
 } from './explored-service.js';
 
 /** The real services in every order of their storage calls; passwords, tokens and counters are stubs. */
@@ -71,101 +69,12 @@ t.test(
   },
 );
 
-/** Time that passes between two calls of a client; a document, so that equal states have equal times. */
-function passingTime() {
-  const clock = fakeClock();
-  const timeOf = (store: Store) => store.collection<{ id: string; ms: number }>('time');
-  return {
-    clock,
-    begin: () => clock.set(NOW),
-    async setup(store: Store) {
-      await setup(store);
-      await timeOf(store).insert({ id: 'now', ms: 0 });
-    },
-    async pass(store: Store, ms: number) {
-      await timeOf(store).updateOne({ id: 'now' }, { inc: { ms } });
-      clock.advance(ms);
-    },
-  };
-}
-
-/** A refresh whose outcome the first process cannot know, repeated at another one after the outage. */
-function outageOfRefresh() {
-  const time = passingTime();
-  const { clock } = time;
-  let registries: UnknownWritesRegistry[] = [];
-  const processOn = (store: Store, seed: string, more: Parameters<typeof serviceOn>[2] = {}) => {
-    const unknownWrites = unknownWritesOn(clock);
-    registries.push(unknownWrites);
-    return { unknownWrites, service: serviceOn(store, seed, { clock, unknownWrites, ...more }) };
-  };
-  const present = (service: AuthService) => service.refresh(`${ADA} ses_${ADA} first`, ORIGIN);
-  return {
-    ...time,
-    processOn,
-    present,
-    begin() {
-      registries = [];
-      time.begin();
-    },
-    /** Each attempt reaches another process. */
-    client(store: Store) {
-      return untilAnswered(
-        () => present(processOn(store, 'client').service),
-        async () => registries.at(-1)?.settleAll(),
-        () => time.pass(store, 45_000),
-      );
-    },
-    settleAll: () => Promise.all(registries.map((one) => one.settleAll())),
-  };
-}
-
-t.test('a refresh that took effect unnoticed in a long outage is repeated without penalty', async (t) => {
-  const { begin, setup, client } = outageOfRefresh();
-  const check: Scenario['check'] = async (store, results) => {
-    insist(codes(results).join() === 'done', codes(results).join());
-    insist((await aliveSessions(store)).length === 1, 'the session has ended');
-  };
-  holds(t, await explore({ begin, setup, actors: [client], losses: 2, check }));
-});
-
-t.test('a thief who presents the older token each time is noticed, even in outages', async (t) => {
-  const { clock, begin, setup, client, present, processOn, pass, settleAll } = outageOfRefresh();
-  const thief = async (store: Store) => {
-    for (let times = 0; times < 2; times++) {
-      await present(processOn(store, 'thief').service).catch(() => undefined);
-      await pass(store, 31_000);
-    }
-  };
-  const check: Scenario['check'] = async (store) => {
-    let last: unknown;
-    for (let times = 0; times < 3; times++) {
-      await settleAll();
-      clock.advance(31_000);
-      last = await present(processOn(store, 'last').service).catch((error: unknown) => error);
-    }
-    insist(last instanceof Error, 'the older token is accepted again and again');
-    insist((await aliveSessions(store)).length === 0, 'the session is alive');
-  };
-  holds(t, await explore({ begin, setup, actors: [client, thief], losses: 1, check }));
-
-  const answered = async (store: Store) => {
-    await present(processOn(store, 'client').service);
-    await pass(store, 31_000);
-    const { service, unknownWrites } = processOn(store, 'thief');
-    await present(service).catch(() => undefined);
-    await unknownWrites.settleAll();
-    return present(service).then(
-      () => 'accepted',
-      () => 'noticed',
-    );
-  };
-  const checkAnswered: Scenario['check'] = async (_store, [result]) =>
-    insist(
-      result?.status === 'rejected' || result?.value === 'noticed',
-      'an outage opens the window of a refresh that was answered',
-    );
-  holds(t, await explore({ begin, setup, actors: [answered], losses: 1, check: checkAnswered }));
+testRefreshesInOutages({
+  setup,
+  present: (store, process) =>
+    serviceOn(store, 'refresh', process).refresh(`${ADA} ses_${ADA} first`, ORIGIN),
+  isEnded: async (store) => (await aliveSessions(store)).length === 0,
+  reused: 'REFRESH_TOKEN_REUSED',
 });
 
 t.test(

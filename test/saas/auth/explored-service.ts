@@ -55,21 +55,14 @@ export const unknownWritesOn = (clock: Clock): UnknownWritesRegistry =>
     log: { error: () => undefined },
   });
 
-/** Repeats a request while its answer is 503, after an outage at whose end the processes settle what is unknown. */
-export async function untilAnswered<T>(
-  request: () => Promise<T>,
-  settleAll: () => Promise<unknown>,
-  pass: () => Promise<void> = async () => undefined,
-): Promise<T> {
+/** Repeats a request while the answer is 503. */
+export async function untilAnswered<T>(request: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
       return await request();
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error;
     }
-    await pass();
-    // Again, because the write that settles may remain unanswered as well.
-    for (let times = 0; times < 2; times++) await settleAll();
   }
 }
 

@@ -3,7 +3,7 @@ import type { Identity } from '../../../src/core/http/identity.js';
 import { addressBlock } from '../../../src/core/kernel/addresses.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { effectOf } from '../../../src/core/ops/commit.js';
-import { nullIfTaken, type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
+import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js';
 import type { AuthService } from '../../../src/saas/auth/service.js';
 import { type UserDocument, userCollection } from '../../../src/saas/auth/store.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
@@ -19,6 +19,7 @@ import {
   ORIGIN,
   serviceOn,
   setup as twoAccounts,
+  untilAnswered,
 } from './explored-service.js';
 
 /**
@@ -180,18 +181,11 @@ const accountWith =
     if (Object.keys(given).length > 0) await userCollection(store).updateOne({ id: ADA }, { set: given });
   };
 
-/** Repeats the request while the answer is 503, each time at another process. */
+/** Each repetition reaches another process. */
 const repeating =
   (use: Use, origin = ORIGIN) =>
-  async (store: Store): Promise<unknown> => {
-    for (;;) {
-      try {
-        return await use(processOn(store), origin);
-      } catch (error) {
-        if (!(error instanceof StoreUnavailable)) throw error;
-      }
-    }
-  };
+  (store: Store) =>
+    untilAnswered(() => use(processOn(store), origin));
 
 const userIn = async (store: Store) => (await userCollection(store).findOne({ id: ADA })) as UserDocument;
 
