@@ -1,17 +1,11 @@
 import t from 'tap';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
-import { createCommit } from '../../../src/core/ops/commit.js';
 import { createAccountData } from '../../../src/core/server/contributions.js';
 import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js';
 import type { AuthService } from '../../../src/saas/auth/service.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
-import { createSuspension } from '../../../src/saas/auth/users/suspension.js';
-import { fakeClock } from '../../kit/clock.js';
-import { SILENT_AUDIT } from '../../kit/effects.js';
-import { eventSink } from '../../kit/events.js';
 import { explore, type Scenario } from '../../kit/explore.js';
 import { testRefreshesInOutages } from '../../kit/refresh-outage.js';
-import { viewUnsubscribed } from '../../kit/users.js';
 import {
   ADA,
   aliveSessions,
@@ -23,6 +17,7 @@ import {
   ORIGIN,
   serviceOn,
   setup,
+  suspensionOn,
 } from './explored-service.js';
 
 /** The real services in every order of their storage calls; passwords, tokens and counters are stubs. */
@@ -139,15 +134,6 @@ t.test('the link of a former address does not verify the address that a host set
 });
 
 t.test('a suspension permanently ends sessions that exist, begin or change at that moment', async (t) => {
-  const suspensionOn = (store: Store) =>
-    createSuspension({
-      users: userCollection(store),
-      audit: SILENT_AUDIT,
-      commit: createCommit(store),
-      ...eventSink(),
-      toManagedUser: (user) => ({ ...viewUnsubscribed(user), suspendedAt: null, granted: null }),
-      clock: fakeClock(),
-    });
   const suspend = (store: Store) => suspensionOn(store).suspend({ id: ADA });
   const change = (store: Store) =>
     serviceOn(store, 'change').changePassword(

@@ -9,6 +9,7 @@ import { type AccountOutbox, createAccountMails } from '../../../src/saas/auth/m
 import { type AuthService, createAuthService } from '../../../src/saas/auth/service.js';
 import type { SessionTokens } from '../../../src/saas/auth/sessions/tokens.js';
 import { isSessionValid, sessionCollection, userCollection } from '../../../src/saas/auth/store.js';
+import { createSuspension } from '../../../src/saas/auth/users/suspension.js';
 import { fakeClock } from '../../kit/clock.js';
 import { NO_EFFECT, SILENT_AUDIT } from '../../kit/effects.js';
 import { eventSink } from '../../kit/events.js';
@@ -159,6 +160,16 @@ export async function setup(store: Store): Promise<void> {
   }
   mailsOf(store);
 }
+
+export const suspensionOn = (store: Store) =>
+  createSuspension({
+    users: userCollection(store),
+    audit: SILENT_AUDIT,
+    commit: createCommit(store),
+    ...eventSink(),
+    toManagedUser: (user) => ({ ...viewUnsubscribed(user), suspendedAt: null, granted: null }),
+    clock: fakeClock(),
+  });
 
 export const codes = (results: Parameters<Scenario['check']>[1]) =>
   results.map((result) =>

@@ -46,7 +46,7 @@ export default [
   {
     name: 'a mailed code works several times', file: 'saas/auth/sign-in/email-login.ts', in: 'useCode',
     replace: '!(await codes.deleteOne(pending))', by: 'false',
-    tests: [['saas/auth/login-codes-outage', 'of two requests with a code for']],
+    tests: [['saas/auth/login-codes-outage', 'of two requests with a code, one signs in']],
   },
   {
     name: 'wrong codes reveal which addresses have an account', file: 'saas/auth/sign-in/email-login.ts', in: 'sendCode',

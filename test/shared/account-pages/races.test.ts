@@ -19,6 +19,7 @@ import { grantedIn } from '../../kit/granted.js';
 import { SEED } from '../../kit/idp.js';
 import { oidcOn } from '../../kit/oidc.js';
 import { countedRandom } from '../../kit/random.js';
+import { holds, insist } from '../../saas/auth/explored-service.js';
 
 /** Changes of an account beside its use, in every order of the calls to the store, with crashes. */
 
@@ -139,35 +140,32 @@ const isRefused = (call: Promise<unknown>): Promise<boolean> =>
 const resultOf = (result: PromiseSettledResult<unknown> | undefined): unknown =>
   result?.status === 'fulfilled' ? result.value : undefined;
 
-function insist(isRight: boolean, words: string): asserts isRight {
-  if (!isRight) throw new Error(words);
-}
-
 t.test('in every interleaving, a disconnected application keeps no access', async (t) => {
-  const { failure, orders } = await explore({
-    setup,
-    actors: [
-      (store) => processOn(store, 'a').consents.revoke(SUB, CLIENT.id, IP),
-      (store) => processOn(store, 'b').refresh(),
-      (store) => processOn(store, 'c').signInSilently(),
-    ],
-    crash: true,
-    async check(store, [disconnected, , signedIn]) {
-      if (disconnected?.status !== 'fulfilled') return;
-      const { refresh, redeem } = processOn(store, 'd');
-      insist(await isRefused(refresh()), 'the refresh token works');
-      const code = resultOf(signedIn);
-      if (typeof code === 'string') insist(await isRefused(redeem(code)), 'a code is redeemed');
-      const { items } = await grantCollection(store).page({ sort: 'id', limit: 10 });
-      const consent = await processOn(store, 'c').consents.find(SUB, CLIENT.id);
-      insist(
-        items.every(({ revocations = 0 }) => revocations < consent.revocations),
-        'a grant is current',
-      );
-    },
-  });
-  t.equal(failure, undefined, failure?.calls.join(', ') ?? 'in every order');
-  t.ok(orders > 10, `${orders} orders`);
+  holds(
+    t,
+    await explore({
+      setup,
+      actors: [
+        (store) => processOn(store, 'a').consents.revoke(SUB, CLIENT.id, IP),
+        (store) => processOn(store, 'b').refresh(),
+        (store) => processOn(store, 'c').signInSilently(),
+      ],
+      crash: true,
+      async check(store, [disconnected, , signedIn]) {
+        if (disconnected?.status !== 'fulfilled') return;
+        const { refresh, redeem } = processOn(store, 'd');
+        insist(await isRefused(refresh()), 'the refresh token works');
+        const code = resultOf(signedIn);
+        if (typeof code === 'string') insist(await isRefused(redeem(code)), 'a code is redeemed');
+        const { items } = await grantCollection(store).page({ sort: 'id', limit: 10 });
+        const consent = await processOn(store, 'c').consents.find(SUB, CLIENT.id);
+        insist(
+          items.every(({ revocations = 0 }) => revocations < consent.revocations),
+          'a grant is current',
+        );
+      },
+    }),
+  );
 });
 
 t.test('in every interleaving, a session that was ended is not renewed', async (t) => {
@@ -176,48 +174,50 @@ t.test('in every interleaving, a session that was ended is not renewed', async (
     (store: Store) => processOn(store, 'a').sessions.endOwn(SUB, OTHER, NO_EFFECT),
     (store: Store) => processOn(store, 'a').sessions.endOthers(SUB, CURRENT, NO_EFFECT),
   ]) {
-    const { failure, orders } = await explore({
-      setup,
-      actors: [
-        end,
-        (store) => createCommit(store)([processOn(store, 'b').sessions.extending(other)]),
-        (store) => processOn(store, 'c').signInSilently(),
-      ],
-      async check(store) {
-        insist((await sessionCollection(store).findOne({ id: OTHER })) === null, 'the session is there');
-        insist(
-          (await sessionCollection(store).findOne({ id: CURRENT })) !== null,
-          'the own session has ended',
-        );
-      },
-    });
-    t.equal(failure, undefined, failure?.calls.join(', ') ?? 'in every order');
-    t.ok(orders > 3, `${orders} orders`);
+    holds(
+      t,
+      await explore({
+        setup,
+        actors: [
+          end,
+          (store) => createCommit(store)([processOn(store, 'b').sessions.extending(other)]),
+          (store) => processOn(store, 'c').signInSilently(),
+        ],
+        async check(store) {
+          insist((await sessionCollection(store).findOne({ id: OTHER })) === null, 'the session is there');
+          insist(
+            (await sessionCollection(store).findOne({ id: CURRENT })) !== null,
+            'the own session has ended',
+          );
+        },
+      }),
+    );
   }
 });
 
 t.test(
   'in every interleaving, an application that gets a code is notified of the end of its session',
   async (t) => {
-    const { failure, orders } = await explore({
-      setup,
-      actors: [
-        (store) => processOn(store, 'a').sessions.endOwn(SUB, OTHER, NO_EFFECT),
-        (store) => processOn(store, 'b').signInSilently(TOLD_CLIENT),
-      ],
-      crash: true,
-      async check(store, [, signedIn]) {
-        const isNotified = typeof resultOf(signedIn) === 'string';
-        const notices = logoutNoticeCollection(store);
-        if (isNotified) insist((await notices.count()) === 1, 'there is no notice');
-        const { jobs } = processOn(store, 'c').backchannel;
-        await jobs.send.run({ term: 1, signal: new AbortController().signal });
-        const hasEnded = (await sessionCollection(store).findOne({ id: OTHER })) === null;
-        if (hasEnded) insist((await notices.count()) === 0, 'a notice is not sent');
-        else if (isNotified) insist((await notices.count()) === 1, 'a notice is sent too early');
-      },
-    });
-    t.equal(failure, undefined, failure?.calls.join(', ') ?? 'in every order');
-    t.ok(orders > 3, `${orders} orders`);
+    holds(
+      t,
+      await explore({
+        setup,
+        actors: [
+          (store) => processOn(store, 'a').sessions.endOwn(SUB, OTHER, NO_EFFECT),
+          (store) => processOn(store, 'b').signInSilently(TOLD_CLIENT),
+        ],
+        crash: true,
+        async check(store, [, signedIn]) {
+          const isNotified = typeof resultOf(signedIn) === 'string';
+          const notices = logoutNoticeCollection(store);
+          if (isNotified) insist((await notices.count()) === 1, 'there is no notice');
+          const { jobs } = processOn(store, 'c').backchannel;
+          await jobs.send.run({ term: 1, signal: new AbortController().signal });
+          const hasEnded = (await sessionCollection(store).findOne({ id: OTHER })) === null;
+          if (hasEnded) insist((await notices.count()) === 0, 'a notice is not sent');
+          else if (isNotified) insist((await notices.count()) === 1, 'a notice is sent too early');
+        },
+      }),
+    );
   },
 );
