@@ -3,26 +3,14 @@ import { join } from 'node:path';
 import t from 'tap';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { words } from '../kit/words.js';
 
 /** What a start of the programs loads. */
 
 /** Packages of features that are not configured, or that no request has used. */
-const LAZY = [
-  '@fastify/mongodb',
-  '@node-rs/argon2',
-  '@observablehq/plot',
-  '@simplewebauthn/server',
-  'bcryptjs',
-  'csv-stringify',
-  'linkedom',
-  'mongodb',
-  'nodemailer',
-  'openid-client',
-  'otpauth',
-  'prom-client',
-  'stripe',
-  'uqr',
-];
+const LAZY = words(`
+  @fastify/mongodb @node-rs/argon2 @observablehq/plot @simplewebauthn/server bcryptjs csv-stringify linkedom
+  mongodb nodemailer openid-client otpauth prom-client stripe uqr`);
 
 /** Prints the packages that are imported, in the thread of the hooks, and at exit those that are required. */
 const HOOK = `

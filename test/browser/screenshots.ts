@@ -12,6 +12,7 @@ import { basic, storeOf } from '../kit/app.js';
 import { onChromium } from '../kit/chromium.js';
 import { fakeClock } from '../kit/clock.js';
 import { makeOperator } from '../kit/operator.js';
+import { words } from '../kit/words.js';
 import { invoiceEvent, shop, subscriptionEvent } from '../saas/billing/kit.js';
 import { fillSignIn, reachableIdp } from './kit.js';
 
@@ -24,19 +25,7 @@ const START = Date.UTC(2026, 9, 26);
 /** The start of the times that `subscriptionEvent` and `invoiceEvent` count from. */
 const EVENTS_START = Date.UTC(2040, 0, 1);
 
-const FIRST = [
-  'Ada',
-  'Grace',
-  'Edsger',
-  'Barbara',
-  'Donald',
-  'Frances',
-  'Tony',
-  'Radia',
-  'Ken',
-  'Adele',
-  'Niklaus',
-];
+const FIRST = words('Ada Grace Edsger Barbara Donald Frances Tony Radia Ken Adele Niklaus');
 const LAST = ['Lovelace', 'Hopper', 'Dijkstra', 'Liskov', 'Knuth', 'Allen', 'Hoare', 'Perlman', 'Thompson'];
 
 const PRICES = [

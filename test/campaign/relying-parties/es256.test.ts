@@ -12,6 +12,7 @@ import { compiled, startCommand } from '../../kit/process.js';
 import { withOrSkip } from '../../kit/skip.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { waitUntil } from '../../kit/wait.js';
+import { words } from '../../kit/words.js';
 import {
   type Known,
   type Provider,
@@ -197,16 +198,9 @@ const inApache: Peer = {
     return openEach(provider, '/callback', async ({ id, secret, redirectUri }, port) => {
       const folder = temporaryFolder(t);
       const [configuration, errors] = [join(folder, 'apache2.conf'), join(folder, 'error.log')];
-      const modules = [
-        'mpm_event',
-        'authn_core',
-        'authz_core',
-        'authz_user',
-        'headers',
-        'proxy',
-        'proxy_http',
-        'auth_openidc',
-      ];
+      const modules = words(
+        'mpm_event authn_core authz_core authz_user headers proxy proxy_http auth_openidc',
+      );
       writeFileSync(
         configuration,
         `ServerRoot ${folder}

@@ -2,6 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { BILLING_MAILS } from '../../../src/saas/billing/notifications.js';
 import { SECRETS } from '../../kit/app.js';
+import { words } from '../../kit/words.js';
 
 /** The values of each variable of both programs. A variable without cases fails the tests. */
 
@@ -26,9 +27,6 @@ const same = (...texts: string[]) => Object.fromEntries(texts.map((text) => [tex
 /** Values by their texts. */
 const json = (...values: object[]) =>
   Object.fromEntries(values.map((value) => [JSON.stringify(value), value]));
-
-/** The words of a text. */
-const words = (text: string) => text.trim().split(/\s+/);
 
 /** Part of every refused secret; no message may contain it. */
 export const CANARY = 'kanarienvogel';

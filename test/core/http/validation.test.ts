@@ -9,6 +9,7 @@ import { FACTOR_KEY } from '../../kit/factors.js';
 import { collectRoutes } from '../../kit/fuzz/engine.js';
 import { CALLBACK, idpApp, idpOptions } from '../../kit/idp.js';
 import { temporaryFolder } from '../../kit/tmp.js';
+import { words } from '../../kit/words.js';
 
 /** The error details of invalid values, and which names are valid. */
 
@@ -19,20 +20,8 @@ const detailsOf = (t: Test, { status, body, text }: Answer): ErrorDetail[] => {
 
 /** Names without a visible character. */
 const BLANK = [
-  ' ',
-  '   ',
-  '\u00a0',
-  '\u2003\u3000',
-  '\u200b',
-  '\u200d\u2060',
-  '\ufeff',
-  '\u00ad',
-  '\u034f',
-  '\u115f\u3164\uffa0',
-  '\u2800',
-  '\u180e',
-  '\ufe0f',
-  '\u{e0020}\u{e0061}',
+  ...words('\u200b \u200d\u2060 \u00ad \u034f \u115f\u3164\uffa0 \u2800 \u180e \ufe0f \u{e0020}\u{e0061}'),
+  ...[' ', '   ', '\u00a0', '\u2003\u3000', '\ufeff'],
 ];
 /** Names with a visible character, in any script. */
 const VISIBLE = ['A', ' A ', '0', '.', 'Ada Lovelace', 'Áda', '李', 'ก็', '👩‍💻', 'عايدة'];

@@ -20,6 +20,7 @@ import {
   VERIFIER,
 } from '../../kit/idp.js';
 import { enterConsole, makeOperator } from '../../kit/operator.js';
+import { words } from '../../kit/words.js';
 
 const isRefused = (t: Test, { status, headers, text }: Answer, message: string) => {
   t.equal(status, 400, message);
@@ -40,35 +41,14 @@ t.test('an unregistered redirect_uri is answered with an error page and never re
     await idp.createClient({ redirect_uris: [registered], public: true }),
   ];
   const others = [
-    ...[
-      `${registered}/`,
-      `${registered}?x=1`,
-      `${registered}#f`,
-      `${registered}/../evil`,
-      `${registered}evil`,
-    ],
-    ...[
-      `${registered} `,
-      ` ${registered}`,
-      `${registered}\n`,
-      `${registered}\0`,
-      'https://app.exam\nple.test/cb',
-    ],
-    ...[
-      'https://app.example.test/c',
-      'https://app.example.test/CB',
-      'HTTPS://APP.example.test/cb',
-      '/cb',
-      '',
-    ],
-    ...['https://app.example.test:443/cb', 'https://app.example.test/%63b', 'http://app.example.test/cb'],
-    ...[
-      'https://app.example.test@evil.test/cb',
-      'https://app.example.test\\@evil.test/cb',
-      '//app.example.test/cb',
-    ],
-    ...['https://app.example.test.evil.test/cb', 'https://appaexample.test/cb', 'http://127.0.0.1/cb'],
-    ...['javascript:alert(1)//https://app.example.test/cb', 'data:text/html,evil', undefined],
+    ...words(`${registered}/ ${registered}?x=1 ${registered}#f ${registered}/../evil ${registered}evil
+      https://app.example.test/c https://app.example.test/CB HTTPS://APP.example.test/cb /cb
+      https://app.example.test:443/cb https://app.example.test/%63b http://app.example.test/cb
+      https://app.example.test@evil.test/cb https://app.example.test\\@evil.test/cb //app.example.test/cb
+      https://app.example.test.evil.test/cb https://appaexample.test/cb http://127.0.0.1/cb
+      javascript:alert(1)//https://app.example.test/cb data:text/html,evil`),
+    ...[`${registered} `, ` ${registered}`, `${registered}\n`, `${registered}\0`],
+    ...['https://app.exam\nple.test/cb', '', undefined],
   ];
   for (const client of clients) {
     t.equal((await idp.authorize(client, agent)).status, 302);
@@ -130,26 +110,14 @@ t.test('only a public client may use another port, and only on a loopback addres
   ]) {
     t.ok(await accepted(native, uri), uri);
   }
-  for (const uri of [
-    'http://127.0.0.1:51004/cb',
-    'http://127.0.0.1:51004/cb?a=2',
-    'http://127.0.0.1:51004/cb?a=1&b',
-    'http://127.0.0.1:51004/other?a=1',
-    'http://127.0.0.1:x/cb?a=1',
-    'http://127.0.0.1:/cb?a=1',
-    'http://127.0.0.1:123456/cb?a=1',
-    'http://127.0.0.1:99999/cb?a=1',
-    'http://127.0.0.1:80:80/cb?a=1',
-    'http://127.0.0.1.evil.test/cb?a=1',
-    'http://127.0.0.1:51004@evil.test/cb?a=1',
-    'http://127.0.0.1:51004.evil.test/cb?a=1',
-    'http://127.0.0.2:51004/cb',
-    'http://127.1/cb?a=1',
-    'http://[::1]:51004@evil.test/cb',
-    'http://localhost.evil.test/cb',
-    'https://localhost:51004/cb',
-    'https://app.example.test:51004/cb',
-  ]) {
+  for (const uri of words(`
+    http://127.0.0.1:51004/cb http://127.0.0.1:51004/cb?a=2 http://127.0.0.1:51004/cb?a=1&b
+    http://127.0.0.1:51004/other?a=1 http://127.0.0.1:x/cb?a=1 http://127.0.0.1:/cb?a=1
+    http://127.0.0.1:123456/cb?a=1 http://127.0.0.1:99999/cb?a=1 http://127.0.0.1:80:80/cb?a=1
+    http://127.0.0.1.evil.test/cb?a=1 http://127.0.0.1:51004@evil.test/cb?a=1
+    http://127.0.0.1:51004.evil.test/cb?a=1 http://127.0.0.2:51004/cb http://127.1/cb?a=1
+    http://[::1]:51004@evil.test/cb http://localhost.evil.test/cb https://localhost:51004/cb
+    https://app.example.test:51004/cb`)) {
     t.notOk(await accepted(native, uri), uri);
   }
 
@@ -516,21 +484,14 @@ t.test('a malformed query is a client error, not a server error', async (t) => {
   const client = await idp.createClient();
   const start = authorizePath(client);
   const names = Array.from({ length: 200_000 }, (_, index) => `p${index}=`);
-  const hostile = [
-    `${start}&state=${'s'.repeat(10_240)}`,
-    `${start}&${names.join('&')}`,
-    `${start}${'&a=1'.repeat(200_000)}`,
-    `${start}&state=%zz%f`,
-    `${start}&state=%ff%fe&nonce=%c0%80`,
-    `${start}&state=%00&nonce=%00&login_hint=%00&scope=%00`,
-    `${start}&login_hint=%ed%a0%80`,
-    `${start}&__proto__[x]=1&%24where=1&a.b=1&=1&=`,
-    `${start}&max_age=-1&max_age[]=1&ui_locales=%0d%0a&id_token_hint=x.y.z&acr_values=%f0`,
-    `/authorize?client_id=%00&redirect_uri=${CALLBACK}`,
-    '/authorize?client_id=%ed%a0%80',
-    '/authorize?&&&==&=%',
-    '/authorize?\ud800',
-  ];
+  const hostile = words(`
+    ${start}&state=${'s'.repeat(10_240)} ${start}&${names.join('&')} ${start}${'&a=1'.repeat(200_000)}
+    ${start}&state=%zz%f ${start}&state=%ff%fe&nonce=%c0%80
+    ${start}&state=%00&nonce=%00&login_hint=%00&scope=%00 ${start}&login_hint=%ed%a0%80
+    ${start}&__proto__[x]=1&%24where=1&a.b=1&=1&=
+    ${start}&max_age=-1&max_age[]=1&ui_locales=%0d%0a&id_token_hint=x.y.z&acr_values=%f0
+    /authorize?client_id=%00&redirect_uri=${CALLBACK} /authorize?client_id=%ed%a0%80 /authorize?&&&==&=%
+    /authorize?\ud800`);
   for (const path of hostile) {
     for (const headers of [{}, { accept: 'text/html' }, { authorization: 'Basic AA==' }]) {
       const { status } = await idp.request('GET', path, { headers });

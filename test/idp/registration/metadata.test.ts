@@ -20,6 +20,7 @@ import {
 import { enterConsole, makeOperator } from '../../kit/operator.js';
 import { addResource, FILES } from '../../kit/resources.js';
 import { sentence } from '../../kit/sentences.js';
+import { words } from '../../kit/words.js';
 
 /** Clients whose identifier is the address of their metadata. */
 
@@ -215,28 +216,13 @@ t.test('only canonical https addresses with a path are identifiers', async (t) =
   ];
   for (const id of good) t.ok(isMetadataId(id, false), id);
   for (const id of [
-    ...['https://app.example', 'https://app.example/', 'http://app.example/c', 'http://127.0.0.1/c'],
-    ...[
-      'https://u@app.example/c',
-      'https://u:p@app.example/c',
-      'https://app.example/c?x',
-      'https://app.example/c#x',
-    ],
-    ...[
-      'https://app.example/a/../c',
-      'https://app.example/./c',
-      'https://app.example/%2e%2e/c',
-      'https://APP.example/c',
-    ],
-    ...[
-      'https://app.example:443/c',
-      'https://app.example./c',
-      'https:/app.example/c',
-      'https://app.example\\c',
-    ],
-    ...['https://app.example/\tc', ' https://app.example/c', 'ftp://app.example/c', 'cid_x', ''],
-    `https://app.example/${'x'.repeat(500)}`,
-    'https://127.1/c',
+    ...words(`
+      https://app.example https://app.example/ http://app.example/c http://127.0.0.1/c https://u@app.example/c
+      https://u:p@app.example/c https://app.example/c?x https://app.example/c#x https://app.example/a/../c
+      https://app.example/./c https://app.example/%2e%2e/c https://APP.example/c https://app.example:443/c
+      https://app.example./c https:/app.example/c https://app.example\\c ftp://app.example/c cid_x
+      https://app.example/${'x'.repeat(500)} https://127.1/c`),
+    ...['https://app.example/\tc', ' https://app.example/c', ''],
   ])
     t.notOk(isMetadataId(id, false), id);
   t.ok(isMetadataId('http://127.0.0.1:5000/c', true));

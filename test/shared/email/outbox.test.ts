@@ -16,6 +16,7 @@ import { countedRandom } from '../../kit/random.js';
 import { sentence } from '../../kit/sentences.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { gate, waitUntil } from '../../kit/wait.js';
+import { words } from '../../kit/words.js';
 import { processesOn } from '../processes.js';
 import { emailOn, HOUR, LINK, MINUTE, outbox, transportTo } from './kit.js';
 
@@ -352,17 +353,12 @@ t.test('template values cannot run code, break out of HTML or add a header', asy
   t.same(mail.to, ['ada@example.test']);
   const { headers, text, html } = readMail(mail);
   t.notOk(headers['bcc']);
-  t.same(Object.keys(headers).sort(), [
-    'auto-submitted',
-    'content-type',
-    'date',
-    'from',
-    'message-id',
-    'mime-version',
-    'subject',
-    'to',
-    'x-auto-response-suppress',
-  ]);
+  t.same(
+    Object.keys(headers).sort(),
+    words(
+      'auto-submitted content-type date from message-id mime-version subject to x-auto-response-suppress',
+    ),
+  );
   t.match(text, sentence('mail.greeting', { name: plain }));
   t.ok(html.includes('&lt;img src&#x3D;x onerror&#x3D;alert(1)&gt;'));
   t.notMatch(html, /<img/);
