@@ -9,19 +9,11 @@ import type { ItemPrice, SubscriptionDocument } from '../store.js';
 /** Amounts per month in the smallest unit of each currency. */
 export type Amounts = Record<string, number>;
 
-/** An integer per currency, and whether the amount of an item is unknown. */
-export interface MonthlyRevenue {
-  amounts: Amounts;
-  isIncomplete: boolean;
-}
-
 const PAYING_STATUSES: ReadonlySet<string> = new Set(['active', 'past_due']);
 
-export function monthlyRevenueOf({
-  status,
-  items,
-}: Pick<SubscriptionDocument, 'status' | 'items'>): MonthlyRevenue {
-  if (!PAYING_STATUSES.has(status)) return { amounts: {}, isIncomplete: false };
+/** An integer per currency, and whether the amount of an item is unknown. */
+export function monthlyRevenueOf({ status, items }: Pick<SubscriptionDocument, 'status' | 'items'>) {
+  if (!PAYING_STATUSES.has(status)) return { amounts: {} as Amounts, isIncomplete: false };
   const billed = items.filter(({ price }) => price?.isMetered !== true);
   const amounts: Amounts = {};
   for (const { price, quantity = 1 } of billed) {

@@ -6,7 +6,7 @@ import { nullIfTaken } from '../../../core/storage/collection.js';
 import { allOf } from '../../../core/storage/pages.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
 import { isTerminal, listSubscriptions, type SubscriptionDocument, type Subscriptions } from '../store.js';
-import { type Amounts, type MonthlyRevenue, monthlyRevenueOf } from './amounts.js';
+import { type Amounts, monthlyRevenueOf } from './amounts.js';
 import type {
   FigureCollections,
   Figures,
@@ -170,7 +170,10 @@ async function compare(deps: FigureDependencies, comparison: Comparison): Promis
 }
 
 /** The amounts to compare with; an amount that becomes known is no change. */
-function beforeOf({ amounts, isIncomplete }: MonthlyRevenue, { progress, record }: Comparison): Amounts {
+function beforeOf(
+  { amounts, isIncomplete }: ReturnType<typeof monthlyRevenueOf>,
+  { progress, record }: Comparison,
+): Amounts {
   if (!record) return progress.isFirst ? amounts : {};
   if (progress.isFirst || (record.isIncomplete && !isIncomplete)) return amounts;
   return baselineOf(record, progress.day);

@@ -1,4 +1,5 @@
 import type Stripe from 'stripe';
+import { defined } from '../../../core/kernel/fields.js';
 import { HANDLED_EVENT_TYPES } from '../events/provider-objects.js';
 import type { KeyedPrice } from '../plans/options.js';
 import { type ProviderCall, retryIdempotently } from './client.js';
@@ -54,15 +55,15 @@ export function createAccountSetup(call: ProviderCall) {
       idempotencyKey: string,
     ): Promise<undefined> {
       const { lookupKey, amount, currency, interval, intervalCount = 1 } = price;
-      const params: Stripe.PriceCreateParams = {
+      const params: Stripe.PriceCreateParams = defined({
         product,
         currency,
         unit_amount: amount,
         lookup_key: lookupKey,
         transfer_lookup_key: true,
         metadata: { plan },
-      };
-      if (interval !== undefined) params.recurring = { interval, interval_count: intervalCount };
+        recurring: interval && { interval, interval_count: intervalCount },
+      });
       await call((stripe) =>
         retryIdempotently(idempotencyKey, (key) => stripe.prices.create(params, { idempotencyKey: key })),
       );
@@ -84,7 +85,8 @@ export function createAccountSetup(call: ProviderCall) {
     },
 
     async createPortalSettings(returnUrl: string | undefined): Promise<undefined> {
-      const params: Stripe.BillingPortal.ConfigurationCreateParams = {
+      const params: Stripe.BillingPortal.ConfigurationCreateParams = defined({
+        default_return_url: returnUrl,
         metadata: OWN_PORTAL,
         features: {
           customer_update: { enabled: true, allowed_updates: ['address', 'tax_id'] },
@@ -92,8 +94,7 @@ export function createAccountSetup(call: ProviderCall) {
           payment_method_update: { enabled: true },
           subscription_cancel: { enabled: true, mode: 'at_period_end' },
         },
-      };
-      if (returnUrl !== undefined) params.default_return_url = returnUrl;
+      });
       await call((stripe) => stripe.billingPortal.configurations.create(params));
     },
 

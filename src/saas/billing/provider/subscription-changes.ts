@@ -43,16 +43,15 @@ export type SubscriptionChange =
   | { kind: 'release'; scheduleId: string }
   | { kind: 'void'; invoiceId: string }
   | { kind: 'cancel-at'; at: number }
-  | {
-      kind:
-        | 'cancel-at-period-end'
-        | 'keep'
-        | 'clear-cancel-at'
-        | 'cancel-now'
-        | 'pause'
-        | 'collect'
-        | 'resume';
-    };
+  | { kind: keyof typeof UPDATES | 'cancel-now' | 'pause' | 'resume' };
+
+/** Changes that are an update with fixed values. */
+const UPDATES = {
+  'cancel-at-period-end': { cancel_at_period_end: true },
+  keep: { cancel_at_period_end: false },
+  'clear-cancel-at': { cancel_at: '' },
+  collect: { pause_collection: '' },
+} satisfies Record<string, Stripe.SubscriptionUpdateParams>;
 
 /** @param timeoutMs of a change, which may include a payment */
 export async function changeSubscription(
@@ -115,20 +114,14 @@ async function send(
         { cancel_at: Math.floor(change.at / 1000), proration_behavior: 'none' },
         options,
       );
-    case 'cancel-at-period-end':
-      return subscriptions.update(id, { cancel_at_period_end: true }, options);
-    case 'keep':
-      return subscriptions.update(id, { cancel_at_period_end: false }, options);
-    case 'clear-cancel-at':
-      return subscriptions.update(id, { cancel_at: '' }, options);
     case 'cancel-now':
       return subscriptions.cancel(id, { invoice_now: true }, options);
     case 'pause':
       return subscriptions.pause(id, { type: 'subscription' }, options);
-    case 'collect':
-      return subscriptions.update(id, { pause_collection: '' }, options);
     case 'resume':
       return subscriptions.resume(id, { payment_behavior: 'resume_on_payment_success' }, options);
+    default:
+      return subscriptions.update(id, UPDATES[change.kind], options);
   }
 }
 

@@ -102,9 +102,8 @@ const monthOf = (time: number): number => {
 function addMonths(time: number, months: number): number {
   const date = new Date(time);
   const day = date.getUTCDate();
-  date.setUTCDate(1);
   date.setUTCMonth(date.getUTCMonth() + months);
-  const lastDay = new Date(Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 0)).getUTCDate();
-  date.setUTCDate(Math.min(day, lastDay));
+  // A day that the month does not have is in the month after it, before whose first day is the last of the month.
+  if (date.getUTCDate() !== day) date.setUTCDate(0);
   return date.getTime();
 }
