@@ -14,12 +14,13 @@ type Query<T> = Omit<PageQuery<T>, 'after' | 'limit'>;
 export async function* pagesOf<T extends { id: string }>(
   collection: Pages<T>,
   query: Query<T>,
+  limit: number = BATCH_SIZE,
 ): AsyncGenerator<T[], void, undefined> {
   let after: string | null | undefined;
   while (after !== null) {
     const page = await collection.page({
       ...query,
-      limit: BATCH_SIZE,
+      limit,
       ...(after !== undefined && { after }),
     });
     yield page.items;

@@ -105,11 +105,11 @@ export interface SubscriptionRecord {
 export function createSummaryOf({
   pastDue,
   plans,
-  counts = () => true,
+  counts,
   clock,
 }: {
   pastDue: PastDue;
-  counts?: ReturnType<typeof createModeCheck>;
+  counts: ReturnType<typeof createModeCheck>;
   plans: Pick<Plans, 'familyOf'>;
   clock: Clock;
 }) {

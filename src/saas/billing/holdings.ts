@@ -1,4 +1,4 @@
-import { pagesOf } from '../../core/storage/pages.js';
+import { allOf } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
 import { type EntitlementTerms, grantTerms, isEntitled } from './entitlement.js';
 import { findPaymentOf, isPaymentOf, type PurchaseDocument } from './purchases.js';
@@ -71,9 +71,7 @@ export function createHoldings(context: BillingContext) {
   /** The paid purchases of plans that are sold once. */
   const paidPurchases = async (userId: string, changed: HeldChanges): Promise<PurchaseDocument[]> => {
     if (!plans.hasPurchases) return [];
-    const stored: PurchaseDocument[] = [];
-    for await (const page of pagesOf(purchases, { where: { userId }, sort: 'at', desc: true }))
-      stored.push(...page);
+    const stored = await allOf(purchases, { where: { userId }, sort: 'at', desc: true });
     const paid: PurchaseDocument[] = [];
     for (const purchase of withChanged(stored, changed.purchase)) {
       if (purchase.status !== 'paid' || !plans.isPurchase(purchase.plan)) continue;

@@ -124,9 +124,7 @@ function createSubscriptionWrites(context: BillingContext) {
   const projector = createProjector(context, holdings, duplicates.reporting);
   const writer = createSubscriptionWriter(context);
   const quotas = createQuotas(context);
-  const { gateway } = context;
-  /** Absent while no API key is configured. */
-  const sync = gateway && createSubscriptionSync(context, { gateway, writer, projector });
+  const sync = createSubscriptionSync(context, { writer, projector });
   return { links, trials, holdings, quotas, duplicates, projector, writer, sync };
 }
 

@@ -1,8 +1,9 @@
 import { type Static, type TSchema, Type } from 'typebox';
-import { type ActingProgram, actingProgramOf } from '../../core/http/identity.js';
+import { actingProgramOf } from '../../core/http/identity.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
-import { After, Envelope, ok } from '../../core/http/schemas.js';
+import { Envelope, Next, ok } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
+import { defined } from '../../core/kernel/fields.js';
 import type { CheckoutService } from './checkout/service.js';
 import type { Catalog } from './plans/catalog.js';
 import type { OpenPortal } from './portal.js';
@@ -12,28 +13,27 @@ import {
   CheckoutAnswer,
   CheckoutBody,
   DuplicateSubscriptions,
-  HoldingsAnswer,
-  InvoicesAnswer,
-  PlansAnswer,
-  PortalAnswer,
+  HoldingsView,
+  Invoice,
+  PageQuery,
+  Plan,
   PortalBody,
-  PurchasesAnswer,
-  PurchasesQuery,
-  type Subscription,
-  SubscriptionAnswer,
+  Purchase,
+  QuotaView,
+  Subscription,
   SubscriptionQuery,
   SyncBody,
-  UsageAnswer,
 } from './schemas.js';
 import type { SubscriptionChanges } from './subscription/changes.js';
 import type { Duplicates } from './subscription/duplicates.js';
+import type { ChangedBy } from './subscription/perform.js';
 import {
   AddOnBody,
   AddOnQuery,
   AddOnRemovalBody,
   CancelBody,
   ChangeBody,
-  ChangePreviewAnswer,
+  ChangePreview,
   ChangeQuery,
   PromotionCodeBody,
   TargetBody,
@@ -58,6 +58,11 @@ export interface BillingPluginOptions {
   quotas: Quotas;
 }
 
+/** For people only: with the addresses that these routes return, anyone acts as the person at the payment provider. */
+const forPeople = { config: access('user'), handlerTimeout: PROVIDER_TIMEOUT_MS };
+
+const reading = access('user', { agentScope: 'billing:read' });
+
 /** The routes for users: buying, reading and managing subscriptions. */
 export async function billingPlugin(fastify: FastifyTypebox, options: BillingPluginOptions): Promise<void> {
   addHostedPages(fastify, options);
@@ -65,40 +70,34 @@ export async function billingPlugin(fastify: FastifyTypebox, options: BillingPlu
   addChanges(fastify, options);
 }
 
-function addHostedPages(fastify: FastifyTypebox, { checkout, openPortal }: BillingPluginOptions): void {
-  // For people only: both answers are addresses at which anyone who has them acts as the person at the payment provider.
+function addHostedPages(fastify: FastifyTypebox, options: BillingPluginOptions): void {
+  const { checkout, openPortal, subscription } = options;
   fastify.post(
     '/billing/create-checkout-session',
-    {
-      config: access('user'),
-      handlerTimeout: PROVIDER_TIMEOUT_MS,
-      schema: { body: CheckoutBody, response: { 200: CheckoutAnswer } },
-    },
+    { ...forPeople, schema: { body: CheckoutBody, response: { 200: CheckoutAnswer } } },
     async (request) => ok(await checkout.open(request.saas.user, request.body)),
   );
 
+  const portal = Envelope(Type.Object({ url: Type.String() }));
   fastify.post(
     '/billing/create-portal-session',
-    {
-      config: access('user'),
-      handlerTimeout: PROVIDER_TIMEOUT_MS,
-      schema: { body: PortalBody, response: { 200: PortalAnswer } },
-    },
+    { ...forPeople, schema: { body: PortalBody, response: { 200: portal } } },
     async (request) => ok(await openPortal(request.saas.user, request.body.returnPath)),
+  );
+
+  fastify.post(
+    '/billing/sync',
+    { ...forPeople, schema: { body: SyncBody, response: { 200: Envelope(Subscription) } } },
+    async (request) => ok(await subscription.sync(request.saas.user, request.body.sessionId)),
   );
 }
 
-function addReading(
-  fastify: FastifyTypebox,
-  { subscription, catalog, purchases, quotas }: BillingPluginOptions,
-): void {
+function addReading(fastify: FastifyTypebox, options: BillingPluginOptions): void {
+  const { subscription, catalog, purchases, quotas } = options;
+  const asking = { config: reading, handlerTimeout: PROVIDER_TIMEOUT_MS };
   fastify.get(
     '/billing/subscription',
-    {
-      config: access('user', { agentScope: 'billing:read' }),
-      handlerTimeout: PROVIDER_TIMEOUT_MS,
-      schema: { querystring: SubscriptionQuery, response: { 200: SubscriptionAnswer } },
-    },
+    { ...asking, schema: { querystring: SubscriptionQuery, response: { 200: Envelope(Subscription) } } },
     async (request) => {
       const withNextInvoice = request.query.include === 'nextInvoice';
       return ok(await subscription.current(request.saas.user.id, { withNextInvoice }));
@@ -107,63 +106,36 @@ function addReading(
 
   fastify.get(
     '/billing/holdings',
-    {
-      config: access('user', { agentScope: 'billing:read' }),
-      handlerTimeout: PROVIDER_TIMEOUT_MS,
-      schema: { response: { 200: HoldingsAnswer } },
-    },
+    { ...asking, schema: { response: { 200: Envelope(HoldingsView) } } },
     async (request) => ok(await subscription.holdings(request.saas.user.id)),
   );
 
   fastify.get(
-    '/billing/usage',
-    {
-      config: access('user', { agentScope: 'billing:read' }),
-      schema: { response: { 200: UsageAnswer } },
-    },
-    async (request) => ok(await quotas.list(request.saas.user.id)),
-  );
-
-  fastify.post(
-    '/billing/sync',
-    {
-      config: access('user'),
-      handlerTimeout: PROVIDER_TIMEOUT_MS,
-      schema: { body: SyncBody, response: { 200: SubscriptionAnswer } },
-    },
-    async (request) => ok(await subscription.sync(request.saas.user, request.body.sessionId)),
-  );
-
-  fastify.get(
     '/billing/invoices',
-    {
-      config: access('user', { agentScope: 'billing:read' }),
-      handlerTimeout: PROVIDER_TIMEOUT_MS,
-      schema: { response: { 200: InvoicesAnswer } },
-    },
+    { ...asking, schema: { response: { 200: Envelope(Type.Array(Invoice)) } } },
     async (request) => ok(await catalog.invoices(request.saas.user.id)),
   );
 
   fastify.get(
+    '/billing/plans',
+    { ...asking, config: access('public'), schema: { response: { 200: Envelope(Type.Array(Plan)) } } },
+    async () => ok(await catalog.plans()),
+  );
+
+  fastify.get(
+    '/billing/usage',
+    { config: reading, schema: { response: { 200: Envelope(Type.Array(QuotaView)) } } },
+    async (request) => ok(await quotas.list(request.saas.user.id)),
+  );
+
+  const page = Envelope(Type.Object({ purchases: Type.Array(Purchase), next: Next }));
+  fastify.get(
     '/billing/purchases',
-    {
-      config: access('user', { agentScope: 'billing:read' }),
-      schema: { querystring: PurchasesQuery, response: { 200: PurchasesAnswer } },
-    },
+    { config: reading, schema: { querystring: PageQuery, response: { 200: page } } },
     async (request) => {
       const { items, next } = await purchases.page(request.saas.user.id, request.query.after);
       return ok({ purchases: items, next });
     },
-  );
-
-  fastify.get(
-    '/billing/plans',
-    {
-      config: access('public'),
-      handlerTimeout: PROVIDER_TIMEOUT_MS,
-      schema: { response: { 200: PlansAnswer } },
-    },
-    async () => ok(await catalog.plans()),
   );
 }
 
@@ -172,29 +144,19 @@ function addChanges(fastify: FastifyTypebox, { changes, allowPause }: BillingPlu
   const postChange = <Body extends TSchema>(
     path: string,
     body: Body,
-    change: (
-      userId: string,
-      order: Static<Body>,
-      ip: string,
-      actor: ActingProgram | undefined,
-    ) => Promise<Subscription>,
+    change: (userId: string, order: Static<Body>, ...by: ChangedBy) => Promise<Subscription>,
   ) =>
     fastify.post(
       path,
       {
         config: access('user', { agentScope: 'billing:write' }),
         handlerTimeout: CHANGE_TIMEOUT_MS,
-        schema: { body, response: { 200: SubscriptionAnswer } },
+        schema: { body, response: { 200: Envelope(Subscription) } },
       },
-      async (request) =>
-        ok(
-          await change(
-            request.saas.user.id,
-            request.body as Static<Body>,
-            requestSource(request).ip,
-            actingProgramOf(request.saas),
-          ),
-        ),
+      async (request) => {
+        const by: ChangedBy = [requestSource(request).ip, actingProgramOf(request.saas)];
+        return ok(await change(request.saas.user.id, request.body as Static<Body>, ...by));
+      },
     );
 
   postChange('/billing/subscription/change', ChangeBody, changes.change);
@@ -204,9 +166,9 @@ function addChanges(fastify: FastifyTypebox, { changes, allowPause }: BillingPlu
   postChange('/billing/subscription/promotion-code', PromotionCodeBody, changes.applyPromotionCode);
   postChange('/billing/subscription/cancel', CancelBody, changes.cancel);
   postChange('/billing/subscription/resume', TargetBody, changes.resume);
-  postChange('/billing/subscription/pause', TargetBody, async (userId, order, ip, actor) => {
+  postChange('/billing/subscription/pause', TargetBody, async (userId, order, ...by) => {
     if (!allowPause) throw httpErrors.FORBIDDEN({ message: 'Subscriptions cannot be paused here.' });
-    return changes.pause(userId, order, ip, actor);
+    return changes.pause(userId, order, ...by);
   });
 
   /** A route that shows what a change would charge. */
@@ -218,14 +180,14 @@ function addChanges(fastify: FastifyTypebox, { changes, allowPause }: BillingPlu
     fastify.get(
       path,
       {
-        config: access('user', { agentScope: 'billing:read' }),
+        config: reading,
         handlerTimeout: CHANGE_TIMEOUT_MS,
-        schema: { querystring, response: { 200: ChangePreviewAnswer } },
+        schema: { querystring, response: { 200: Envelope(ChangePreview) } },
       },
       async (request) => {
         const { quantity, ...order } = request.query as Static<typeof ChangeQuery>;
-        const count = quantity === undefined ? {} : { quantity: Number(quantity) };
-        return ok(await preview(request.saas.user.id, { ...order, ...count }));
+        const count = quantity === undefined ? undefined : Number(quantity);
+        return ok(await preview(request.saas.user.id, defined({ ...order, quantity: count })));
       },
     );
 
@@ -239,10 +201,7 @@ export async function billingAdminPlugin(fastify: FastifyTypebox, duplicates: Du
     '/api/billing/duplicate-subscriptions',
     {
       config: access('admin'),
-      schema: {
-        querystring: Type.Object({ after: After }, { additionalProperties: false }),
-        response: { 200: Envelope(DuplicateSubscriptions) },
-      },
+      schema: { querystring: PageQuery, response: { 200: Envelope(DuplicateSubscriptions) } },
     },
     async (request) => ok(await duplicates.list(request.query.after)),
   );

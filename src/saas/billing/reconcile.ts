@@ -1,15 +1,15 @@
 import { DAY, MINUTE, SECOND } from '../../core/kernel/clock.js';
 import type { Job } from '../../core/ops/jobs.js';
 import { countEach, purgeEach, purgeMatching } from '../../core/ops/purge.js';
+import type { Collection } from '../../core/storage/collection.js';
+import { pagesOf } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
 import { isSubscriptionMissing } from './errors.js';
 import type { ChargeRecorder } from './events/charges.js';
 import type { EventProcessor } from './events/processor.js';
 import type { PurchaseRecorder } from './events/purchase-recorder.js';
-import type { PurchaseDocument } from './purchases.js';
 import {
   EVENT_OUTCOMES,
-  type PaymentDocument,
   type PaymentEventDocument,
   type PaymentEvents,
   type SubscriptionDocument,
@@ -20,15 +20,20 @@ export interface BillingJobDependencies {
   processor: EventProcessor;
   charges: ChargeRecorder;
   purchaseRecorder: PurchaseRecorder;
-  /** Absent while no API key is configured. */
-  sync: SubscriptionSync | undefined;
+  sync: SubscriptionSync;
 }
 
-/** Records that lack something only the provider knows. */
-interface DueRecords<T> {
-  due(now: number): Promise<T[]>;
-  /** Until the given time; never again if it is undefined. */
-  postpone(id: string, recheckAt: number | undefined): Promise<unknown>;
+/** A record that lacks something only the provider knows. */
+interface DueRecord {
+  id: string;
+  userId: string;
+  at: number;
+  recheckAt?: number;
+}
+
+interface DueRecords {
+  records: Pick<Collection<DueRecord>, 'page' | 'updateOne'>;
+  complete(record: DueRecord): Promise<'done' | 'missing' | 'unanswered'>;
 }
 
 const PAGE_SIZE = 100;
@@ -54,7 +59,7 @@ const RETRY_MISSING_MS = 15 * MINUTE;
 
 /** The background jobs of billing. */
 export function createBillingJobs(context: BillingContext, deps: BillingJobDependencies) {
-  const { paymentEvents, subscriptions, payments, purchases, clock, log } = context;
+  const { paymentEvents, subscriptions, payments, purchases, gateway, clock, log } = context;
   const { processor, sync } = deps;
 
   /** Processes every matching event; a failure does not stop the others. */
@@ -62,13 +67,11 @@ export function createBillingJobs(context: BillingContext, deps: BillingJobDepen
     where: Parameters<PaymentEvents['page']>[0]['where'] & object,
     signal: AbortSignal,
   ): Promise<void> => {
-    const query = { where, sort: 'receivedAt', limit: PAGE_SIZE } as const;
-    for (let after: { after?: string } = {}; !signal.aborted; ) {
-      const page = await paymentEvents.page({ ...query, ...after });
-      for (const document of page.items) if (!signal.aborted) await resume(document);
-      if (page.next === null) return;
-      after = { after: page.next };
-    }
+    for await (const page of pagesOf(paymentEvents, { where, sort: 'receivedAt' }, PAGE_SIZE))
+      for (const document of page) {
+        if (signal.aborted) return;
+        await resume(document);
+      }
   };
 
   const resume = async (document: PaymentEventDocument): Promise<void> => {
@@ -80,12 +83,9 @@ export function createBillingJobs(context: BillingContext, deps: BillingJobDepen
   };
 
   /** Syncs one subscription. Returns whether the provider responded. */
-  const syncDue = async (
-    { syncOne }: SubscriptionSync,
-    { id, userId, rev }: SubscriptionDocument,
-  ): Promise<boolean> => {
+  const syncDue = async ({ id, userId, rev }: SubscriptionDocument): Promise<boolean> => {
     try {
-      await syncOne(id, userId);
+      await sync.syncOne(id, userId);
       return true;
     } catch (err) {
       log.warn({ err, subscription: id }, 'a subscription could not be reconciled with the payment provider');
@@ -97,46 +97,34 @@ export function createBillingJobs(context: BillingContext, deps: BillingJobDepen
   };
 
   const syncAllDue = async (signal: AbortSignal): Promise<void> => {
-    if (!sync) return;
+    if (!gateway) return;
     const due = { recheckAt: { lte: clock.now() } };
     const { items } = await subscriptions.page({ where: due, sort: 'recheckAt', limit: PAGE_SIZE });
     for (let first = 0; first < items.length; first += CONCURRENT_CALLS) {
       if (signal.aborted) return;
       const batch = items.slice(first, first + CONCURRENT_CALLS);
-      const answers = await Promise.all(batch.map((subscription) => syncDue(sync, subscription)));
+      const answers = await Promise.all(batch.map(syncDue));
       // While the provider is down, each run makes one batch of calls, however many subscriptions are due.
       if (!answers.includes(true)) return;
     }
     if (items.length === PAGE_SIZE) await syncAllDue(signal);
   };
 
-  const recheckAtMost = (now: number) =>
-    ({ where: { recheckAt: { lte: now } }, sort: 'recheckAt', limit: PAGE_SIZE }) as const;
-  const postponed = (recheckAt: number | undefined) =>
-    recheckAt === undefined ? { unset: ['recheckAt' as const] } : { set: { recheckAt } };
-
-  const duePayments: DueRecords<PaymentDocument> = {
-    due: async (now) => (await payments.page(recheckAtMost(now))).items,
-    postpone: (id, recheckAt) => payments.updateOne({ id }, postponed(recheckAt)),
-  };
-  const duePurchases: DueRecords<PurchaseDocument> = {
-    due: async (now) => (await purchases.page(recheckAtMost(now))).items,
-    postpone: (id, recheckAt) => purchases.updateOne({ id }, postponed(recheckAt)),
-  };
-
   /** Fetches what is missing in records: the invoices of refunds and disputes, and the items of purchases. */
-  const completeDue = async <T extends PaymentDocument | PurchaseDocument>(
-    records: DueRecords<T>,
-    complete: (record: T) => Promise<'done' | 'missing' | 'unanswered'>,
-    signal: AbortSignal,
-  ): Promise<void> => {
-    for (const record of await records.due(clock.now())) {
+  const completeDue = async ({ records, complete }: DueRecords, signal: AbortSignal): Promise<void> => {
+    const due = { recheckAt: { lte: clock.now() } };
+    const { items } = await records.page({ where: due, sort: 'recheckAt', limit: PAGE_SIZE });
+    for (const record of items) {
       if (signal.aborted) return;
       const result = await complete(record);
       if (result === 'done') continue;
       const delayMs = result === 'missing' ? RETRY_MISSING_MS : RETRY_UNANSWERED_MS;
       const isHopeless = record.at < clock.now() - RETRY_UNMATCHED_MS;
-      await records.postpone(record.id, isHopeless ? undefined : clock.now() + delayMs);
+      const recheckAt = clock.now() + delayMs;
+      await records.updateOne(
+        { id: record.id },
+        isHopeless ? { unset: ['recheckAt'] } : { set: { recheckAt } },
+      );
       // The next run continues with the others, which are due earlier.
       if (result === 'unanswered') return;
     }
@@ -156,8 +144,8 @@ export function createBillingJobs(context: BillingContext, deps: BillingJobDepen
       async run({ signal }) {
         await resumeAll({ outcome: null }, signal);
         await syncAllDue(signal);
-        await completeDue(duePayments, deps.charges.attribute, signal);
-        await completeDue(duePurchases, deps.purchaseRecorder.fetchItems, signal);
+        await completeDue({ records: payments, complete: deps.charges.attribute }, signal);
+        await completeDue({ records: purchases, complete: deps.purchaseRecorder.fetchItems }, signal);
       },
     } satisfies Job,
     retryUnmatched: {

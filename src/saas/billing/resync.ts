@@ -1,6 +1,6 @@
-import { pagesOf } from '../../core/storage/pages.js';
+import { defined } from '../../core/kernel/fields.js';
+import { allOf } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
-import { billingErrors } from './errors.js';
 import type { PaymentEvent } from './events/provider-objects.js';
 import { type EventComparison, type EventRecovery, PROVIDER_RETENTION_MS } from './events/recovery.js';
 import type { CustomerDocument } from './store.js';
@@ -46,7 +46,7 @@ export interface ResyncChange {
 }
 
 export interface ResyncDependencies {
-  sync: SubscriptionSync | undefined;
+  sync: SubscriptionSync;
   recovery: EventRecovery;
   /** Processes the unmatched events of a customer; absent if the background jobs of a server do this. */
   replayUnmatched: ((customerId: string) => Promise<void>) | undefined;
@@ -55,31 +55,26 @@ export interface ResyncDependencies {
 const NO_EVENTS: EventComparison = { compared: 0, missing: {}, customerIds: new Set() };
 
 export function createResync(
-  { customers, gateway, clock }: BillingContext,
+  { customers, requireGateway, clock }: BillingContext,
   { sync, recovery, replayUnmatched }: ResyncDependencies,
 ) {
-  const listCustomers = async (userId: string | undefined): Promise<CustomerDocument[]> => {
-    const found: CustomerDocument[] = [];
-    const query = userId === undefined ? { sort: 'id' as const } : ofUser(userId);
-    for await (const page of pagesOf(customers, query)) found.push(...page);
-    return found;
-  };
-
   return {
     /** @throws BILLING_NOT_CONFIGURED; PAYMENT_PROVIDER_ERROR if the events cannot be listed */
     async run(options: ResyncOptions = {}): Promise<ResyncReport> {
       const { userId, since, skipEvents = false, dryRun = false, onProgress, onEvents, signal } = options;
-      if (!gateway || !sync) throw billingErrors.BILLING_NOT_CONFIGURED();
-      const all = await listCustomers(userId);
+      requireGateway();
+      const all = await allOf(customers, userId === undefined ? { sort: 'id' } : ofUser(userId));
       const { customerIds, ...events } = skipEvents
         ? NO_EVENTS
-        : await recovery.compare({
-            from: since ?? clock.now() - PROVIDER_RETENTION_MS,
-            dryRun,
-            ...(userId !== undefined && { includes: concerning(userId, all) }),
-            ...(onEvents && { onProgress: onEvents }),
-            ...(signal && { signal }),
-          });
+        : await recovery.compare(
+            defined({
+              from: since ?? clock.now() - PROVIDER_RETENTION_MS,
+              dryRun,
+              includes: userId === undefined ? undefined : concerning(userId, all),
+              onProgress: onEvents,
+              signal,
+            }),
+          );
       const selected = since === undefined ? all : all.filter(({ id }) => customerIds.has(id));
       const report: ResyncReport = {
         events,

@@ -67,8 +67,6 @@ export const PortalBody = Type.Object(
   { additionalProperties: false },
 );
 
-export const PortalAnswer = Envelope(Type.Object({ url: Type.String() }));
-
 export const nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 export const Time = nullable(Timestamp);
 
@@ -168,8 +166,6 @@ export const Subscription = Type.Object({
 });
 export type Subscription = Static<typeof Subscription>;
 
-export const SubscriptionAnswer = Envelope(Subscription);
-
 /** What can be done with a subscription: the routes of these names, and `pay` the open invoice at `paymentUrl`. */
 export const HELD_ACTIONS = [
   'change',
@@ -225,8 +221,6 @@ export const QuotaView = Type.Object({
 });
 export type QuotaView = Static<typeof QuotaView>;
 
-export const UsageAnswer = Envelope(Type.Array(QuotaView));
-
 /** What a user holds, and what follows from it. `status`, `plan` and `entitled` as in `User.subscription`. */
 export const HoldingsView = Type.Object({
   status: SubscriptionStatus,
@@ -237,8 +231,6 @@ export const HoldingsView = Type.Object({
   ...benefits,
 });
 export type HoldingsView = Static<typeof HoldingsView>;
-
-export const HoldingsAnswer = Envelope(HoldingsView);
 
 export const SyncBody = Type.Object(
   {
@@ -275,8 +267,6 @@ export const Plan = Type.Object({
 });
 export type Plan = Static<typeof Plan>;
 
-export const PlansAnswer = Envelope(Type.Array(Plan));
-
 export const Invoice = Type.Object({
   id: Type.String(),
   number: nullable(Type.String()),
@@ -292,8 +282,6 @@ export const Invoice = Type.Object({
 });
 export type Invoice = Static<typeof Invoice>;
 
-export const InvoicesAnswer = Envelope(Type.Array(Invoice));
-
 /** A one-time purchase. Amounts are in the currency's smallest unit. `id` is the ID of the checkout session. */
 export const Purchase = Type.Object({
   id: Type.String(),
@@ -308,9 +296,7 @@ export const Purchase = Type.Object({
 });
 export type Purchase = Static<typeof Purchase>;
 
-export const PurchasesQuery = Type.Object({ after: After }, { additionalProperties: false });
-
-export const PurchasesAnswer = Envelope(Type.Object({ purchases: Type.Array(Purchase), next: Next }));
+export const PageQuery = Type.Object({ after: After }, { additionalProperties: false });
 
 /** See `EventOutcome` (store.ts) and `WebhookOutcome` (webhook.ts). */
 const Outcome = Type.Enum(['processed', 'duplicate', 'ignored', 'stale', 'unmatched']);

@@ -25,7 +25,7 @@ export interface CheckoutSubject {
   /** Identifies what is bought: `subscription`, `payment:price_…`, … */
   name: string;
   /** Called with the previous session if it was paid. Throws if nothing else may be bought. */
-  onPaid(session: Json): Promise<void>;
+  onPaid?(session: Json): Promise<void>;
 }
 
 /** The ID of the stored checkout. */
@@ -49,10 +49,8 @@ const MAX_ATTEMPTS = 10;
  * and stores its ID before the user gets its address. Processes with the same order share the reservation and therefore
  * the session. A session whose reservation was replaced never reaches a user.
  */
-export function createOpenCheckouts(
-  { checkouts, users, tryCommit, clock, random }: BillingContext,
-  gateway: CheckoutSessions,
-) {
+export function createOpenCheckouts(context: BillingContext) {
+  const { checkouts, users, tryCommit, requireGateway, clock, random } = context;
   const isUsable = (expiresAt = Number.POSITIVE_INFINITY) => expiresAt > clock.now() + MIN_REMAINING_MS;
 
   /** Reserves the subject for an order; null if another process came first or has stored a session. */
@@ -84,9 +82,9 @@ export function createOpenCheckouts(
   ): Promise<PaymentPage | null> => {
     const isWanted = fingerprint === wanted && isUsable(expiresAt);
     const session = isWanted
-      ? await gateway.checkoutSession(sessionId)
-      : await gateway.expireCheckout(sessionId);
-    if (session?.['status'] === 'complete') await subject.onPaid(session);
+      ? await requireGateway().checkoutSession(sessionId)
+      : await requireGateway().expireCheckout(sessionId);
+    if (session?.['status'] === 'complete') await subject.onPaid?.(session);
     if (isWanted && asObject(session?.['customer'])['deleted'] === true)
       throw billingErrors.CUSTOMER_NOT_FOUND();
     return isWanted && session?.['status'] === 'open' ? pageOf(session) : null;
@@ -106,6 +104,7 @@ export function createOpenCheckouts(
      *   at the provider, and what `CheckoutSessions.createCheckout` throws
      */
     async open(subject: CheckoutSubject, checkout: Checkout): Promise<OpenedCheckout> {
+      const gateway = requireGateway();
       const { userId } = subject;
       const id = checkoutIdOf(subject);
       const fingerprint = sha256(JSON.stringify(checkout));

@@ -2,6 +2,7 @@ import { problemsOf } from '../../../core/config/options.js';
 import { withQuery } from '../../../core/config/public-url.js';
 import type { User } from '../../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
+import { defined } from '../../../core/kernel/fields.js';
 import type { BillingContext } from '../context.js';
 import type { EnsureCustomer } from '../customers/customers.js';
 import { billingErrors, isCustomerMissing, isProviderError } from '../errors.js';
@@ -29,19 +30,18 @@ export interface CheckoutDependencies {
   holdings: Holdings;
   catalog: Catalog;
   trials: Trials;
-  /** Absent while no API key is configured. */
-  sync: SubscriptionSync | undefined;
+  sync: SubscriptionSync;
 }
 
 export function createCheckoutService(context: BillingContext, deps: CheckoutDependencies) {
-  const { users, plans, gateway, returnUrl, editCheckout } = context;
+  const { users, plans, requireGateway, returnUrl, editCheckout } = context;
   const { ensureCustomer, holdings, catalog, trials, sync } = deps;
-  const openCheckouts = gateway && createOpenCheckouts(context, gateway);
+  const openCheckouts = createOpenCheckouts(context);
 
   /** The state at the provider, or the stored one if the provider does not respond. */
   const refresh = async (stored: SubscriptionDocument): Promise<SubscriptionDocument> => {
     try {
-      return (await sync?.syncOne(stored.id, stored.userId))?.after ?? stored;
+      return (await sync.syncOne(stored.id, stored.userId)).after;
     } catch (error) {
       if (isProviderError(error)) return stored;
       throw error;
@@ -62,16 +62,15 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
   };
 
   const subjectOf = (userId: string, mode: Checkout['mode'], price: string | undefined): CheckoutSubject => {
-    const onPaid = async () => undefined;
-    if (price === undefined) return { userId, name: mode, onPaid };
-    if (mode === 'payment') return { userId, name: `${mode}:${price}`, onPaid };
+    if (price === undefined) return { userId, name: mode };
+    if (mode === 'payment') return { userId, name: `${mode}:${price}` };
     return {
       userId,
       name: `${mode}:${plans.familyOfPrice(price)}`,
       async onPaid(session) {
         // The event of the subscription may not have arrived yet.
         const subscriptionId = idOf(session['subscription']);
-        if (subscriptionId !== undefined) await sync?.syncOne(subscriptionId, userId);
+        if (subscriptionId !== undefined) await sync.syncOne(subscriptionId, userId);
         await refuseSecond(userId, price);
       },
     };
@@ -123,7 +122,7 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
     const priceId = order.priceId === undefined ? undefined : plans.priceIdOf(order.priceId);
     if (mode !== 'setup' && priceId === undefined)
       throw invalidFields({ path: 'priceId', message: 'is required' });
-    if (!gateway || !openCheckouts) throw billingErrors.BILLING_NOT_CONFIGURED();
+    const gateway = requireGateway();
     const price = mode === 'setup' ? undefined : priceId;
     if (price && !plans.isForSale(price)) throw billingErrors.PRICE_NOT_ALLOWED();
     const quantity = price === undefined ? undefined : quantityWithin(price, order.quantity);
@@ -136,7 +135,7 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
       ...options,
       userId: user.id,
       mode,
-      ...(price && { item: { price, ...(quantity !== undefined && { quantity }) } }),
+      ...(price && { item: defined({ price, quantity }) }),
       ...(mode === 'setup' && { currency: await setupCurrency() }),
       // Not encoded, because the provider replaces the placeholder.
       successUrl: withQuery(page, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),

@@ -1,4 +1,5 @@
 import { CLOCK_SKEW_MS, type Clock } from '../../../core/kernel/clock.js';
+import { defined } from '../../../core/kernel/fields.js';
 import { nullIfTaken, UniqueViolation, type Write } from '../../../core/storage/collection.js';
 import { billingErrors } from '../errors.js';
 import { idOf } from '../provider/json.js';
@@ -44,9 +45,15 @@ export function createEventLeases(events: PaymentEvents, { clock, wait }: { cloc
     state: Pick<PaymentEventDocument, 'payload' | 'leaseUntil' | 'outcome'>,
   ): PaymentEventDocument => {
     const { id, type, objectId } = event;
-    const about = subjectOf(event);
-    const document = { id, type, objectId, ...state, receivedAt: clock.now(), attempts: 1 };
-    return about === undefined ? document : { ...document, about };
+    return defined({
+      id,
+      type,
+      objectId,
+      about: subjectOf(event),
+      ...state,
+      receivedAt: clock.now(),
+      attempts: 1,
+    });
   };
 
   /** Each worker that processes a stored event increments the attempts. */

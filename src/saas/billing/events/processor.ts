@@ -1,5 +1,7 @@
+import { defined } from '../../../core/kernel/fields.js';
 import type { Effect } from '../../../core/ops/commit.js';
 import { UniqueViolation, type Write } from '../../../core/storage/collection.js';
+import { pagesOf } from '../../../core/storage/pages.js';
 import type { BillingContext, CommitPart } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
 import { isEntitled } from '../entitlement.js';
@@ -63,18 +65,17 @@ const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: false 
 const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false };
 
 export function createEventProcessor(context: BillingContext, deps: EventProcessorDependencies) {
-  const { paymentEvents, payments, users, pastDue, event: eventOf, commit, clock } = context;
+  const { paymentEvents, subscriptions, payments, users, pastDue, event: eventOf, commit, clock } = context;
   const { leases, recorder, charges, purchaseRecorder, subscriptionEvents, projector, links } = deps;
   const findOwner = createOwnerLookup(context, { links, charges });
-  const concernsLiveData = createLiveDataCheck(context);
   const mails = createBillingMails(context);
 
   const handle = async (received: ReceivedEvent, assignedTo?: string): Promise<HandledEvent> => {
     const event = { ...received.event, beforeCall: () => leases.acquire(received) };
-    if (await concernsLiveData(event)) return { outcome: 'ignored', parts: [] };
     const owner = await findOwner(event, assignedTo);
     // Most customers are unknown until they buy, and each change of one is an event.
     if (!owner) return { outcome: isCustomer(event) ? 'ignored' : 'unmatched', parts: [] };
+    if (event.livemode === false && (await ownsLiveData(owner))) return { outcome: 'ignored', parts: [] };
 
     const isPayment = isInvoice(event) || isCharge(event) || isSession(event);
     const find = () => users.find(owner.userId);
@@ -106,6 +107,14 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
       releases: change === 'inserted' || owner.link ? [event.subscriptionId, event.customerId] : [],
     };
   };
+
+  /**
+   * Whether the subscription is a live one, or the user has one. Events of the provider's test mode have no effect then: anyone with
+   * access to the test mode can create them without a payment, for any user.
+   */
+  const ownsLiveData = async ({ userId, subscription }: EventOwner): Promise<boolean> =>
+    subscription?.livemode ??
+    (await listSubscriptions(subscriptions, userId)).some(({ livemode }) => livemode === true);
 
   const timeOf = ({ created = clock.now() }: PaymentEvent): number => created;
 
@@ -203,13 +212,9 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
 
   /** Processes the unmatched events of a customer, or of a subscription if they contain no customer. */
   const replayUnmatched = async (about: string) => {
-    const query = { where: { about, outcome: 'unmatched' }, sort: 'receivedAt', limit: PAGE_SIZE } as const;
-    let page = await paymentEvents.page(query);
-    for (;;) {
-      for (const document of page.items) await resume(document);
-      if (page.next === null) return;
-      page = await paymentEvents.page({ ...query, after: page.next });
-    }
+    const query = { where: { about, outcome: 'unmatched' }, sort: 'receivedAt' } as const;
+    for await (const page of pagesOf(paymentEvents, query, PAGE_SIZE))
+      for (const document of page) await resume(document);
   };
 
   return {
@@ -274,31 +279,10 @@ function createOwnerLookup(
     if (!known && event.customerId !== undefined) return null;
     const located = await charges.lookUp(event);
     const customerId = located.customerId ?? event.customerId;
-    const owner =
-      known ?? (await findOwner({ ...event, ...(customerId !== undefined && { customerId }) }, assignedTo));
+    const owner = known ?? (await findOwner({ ...event, ...defined({ customerId }) }, assignedTo));
     return owner && { ...owner, charge: located };
   };
 
   return (event: PaymentEvent, assignedTo?: string) =>
     isCharge(event) ? findChargeOwner(event, assignedTo) : findOwner(event, assignedTo);
-}
-
-/**
- * Whether an event of the provider's test mode is about a live subscription, or about a user who has one. Such events
- * have no effect: anyone with access to the test mode can create them without a payment, for any user. Events of live
- * mode, and events that state no mode, are always applied.
- */
-function createLiveDataCheck({ subscriptions, customers }: BillingContext) {
-  return async (event: PaymentEvent): Promise<boolean> => {
-    if (event.livemode !== false) return false;
-    const { subscriptionId: id, customerId, metadataUserId, referenceUserId } = event;
-    const subscription = id === undefined ? null : await subscriptions.findOne({ id });
-    if (subscription?.livemode !== undefined) return subscription.livemode;
-    const customer =
-      subscription || customerId === undefined ? null : await customers.findOne({ id: customerId });
-    const userId = subscription?.userId ?? customer?.userId ?? metadataUserId ?? referenceUserId;
-    if (userId === undefined) return false;
-    const all = await listSubscriptions(subscriptions, userId);
-    return all.some(({ livemode }) => livemode === true);
-  };
 }

@@ -2,7 +2,6 @@ import { DAY, MINUTE } from '../../../core/kernel/clock.js';
 import type { Job } from '../../../core/ops/jobs.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
 import type { BillingContext } from '../context.js';
-import { billingErrors } from '../errors.js';
 import { asText, type Json } from '../provider/json.js';
 import type { EventLeases } from './leases.js';
 import { HANDLED_EVENT_TYPES, type PaymentEvent, parseEvent } from './provider-objects.js';
@@ -49,7 +48,7 @@ const OVERLAP_MS = 10 * MINUTE;
 const MARK = 'compared';
 
 export function createEventRecovery(context: BillingContext, leases: EventLeases) {
-  const { paymentEvents, eventMarks, gateway, clock, log } = context;
+  const { paymentEvents, eventMarks, requireGateway, clock, log } = context;
 
   const read = (json: Json): { event: PaymentEvent; payload: string }[] => {
     const payload = JSON.stringify(json);
@@ -74,11 +73,10 @@ export function createEventRecovery(context: BillingContext, leases: EventLeases
 
   /** @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */
   const compare = async (span: ComparedSpan): Promise<EventComparison> => {
-    if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
     const missing: Record<string, number> = {};
     const customerIds = new Set<string>();
     let compared = 0;
-    for await (const page of gateway.eventPages(span, [...HANDLED_EVENT_TYPES])) {
+    for await (const page of requireGateway().eventPages(span, [...HANDLED_EVENT_TYPES])) {
       if (span.signal?.aborted) break;
       const events = page.flatMap(read).filter(({ event }) => span.includes?.(event) ?? true);
       const received = await receivedAmong(events.map(({ event }) => event.id));

@@ -1,3 +1,4 @@
+import { defined } from '../../../core/kernel/fields.js';
 import type { Write } from '../../../core/storage/collection.js';
 import type { BillingContext } from '../context.js';
 import { subscriptionNotFound } from '../errors.js';
@@ -100,11 +101,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
     const status = statusAfterInvoice(stored.status, event);
     const isSameSecond = event.created !== undefined && event.created === stored.statusAt;
     if (isSameSecond && !followsStored(stored, status, undefined)) return 'deferred';
-    return {
-      snapshot: { status },
-      ...(event.created !== undefined && { statusAt: event.created }),
-      isUncertain: true,
-    };
+    return { snapshot: { status }, ...defined({ statusAt: event.created }), isUncertain: true };
   };
 
   /** The state at the provider; null if it cannot be fetched. */
@@ -151,12 +148,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
       const update = await read(event, stored);
       if (update === 'stale' || update === 'deferred') {
         const write = update === 'deferred' && stored ? writer.requestingReconcile(stored) : undefined;
-        return {
-          outcome: 'stale',
-          isProjected: false,
-          ...(stored && { subscription: stored }),
-          ...(write && { write }),
-        };
+        return { outcome: 'stale', isProjected: false, ...defined({ subscription: known, write }) };
       }
       const subscription = writer.merge(stored, { id, userId }, update);
       const isChanged = changedFields(stored, subscription).length > 0;
@@ -191,10 +183,7 @@ function readEventSnapshot(
 const reportsFailure = ({ type, object }: PaymentEvent): boolean =>
   type === 'invoice.payment_failed' || object['status'] === 'past_due';
 
-const timesOf = ({ created, receivedAt }: PaymentEvent) => ({
-  ...(created !== undefined && { at: created }),
-  ...(receivedAt !== undefined && { receivedAt }),
-});
+const timesOf = ({ created: at, receivedAt }: PaymentEvent) => defined({ at, receivedAt });
 
 function omit(snapshot: Snapshot, field: keyof Snapshot): Snapshot {
   const { [field]: _, ...rest } = snapshot;

@@ -1,6 +1,6 @@
-import type { ActingProgram } from '../../../core/http/identity.js';
 import { HOUR } from '../../../core/kernel/clock.js';
 import { invalidFields } from '../../../core/kernel/errors.js';
+import { defined } from '../../../core/kernel/fields.js';
 import { fixedWindow } from '../../../core/throttle/throttle.js';
 import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
@@ -32,12 +32,15 @@ import {
   type PlanChange,
   type Target,
 } from './orders.js';
-import { createPerform, type NextChange, UNDONE } from './perform.js';
+import {
+  type ChangedBy,
+  createPerform,
+  type NextChange,
+  type PerformDependencies,
+  UNDONE,
+} from './perform.js';
 import { previewView } from './previews.js';
 import type { ChangePreview } from './schemas.js';
-import type { SubscriptionService } from './service.js';
-import type { SubscriptionSync } from './sync.js';
-import type { SubscriptionWriter } from './writer.js';
 
 /**
  * Changes of a user's subscription. The state at the provider decides what remains to be done, so a repeated request has
@@ -45,7 +48,6 @@ import type { SubscriptionWriter } from './writer.js';
  *
  * @throws BILLING_NOT_CONFIGURED, VALIDATION_ERROR, SUBSCRIPTION_NOT_FOUND, SUBSCRIPTION_NOT_CHANGEABLE,
  *   PAYMENT_PROVIDER_ERROR
- * @param ip from where the change is made, and `actor`, which program makes it for the user: for the audit
  */
 export type SubscriptionChanges = ReturnType<typeof createSubscriptionChanges>;
 
@@ -64,23 +66,15 @@ export interface Cancellation extends Target {
   when?: 'period_end' | 'now';
 }
 
-export interface SubscriptionChangeDependencies {
-  writer: SubscriptionWriter;
-  holdings: Holdings;
-  subscription: SubscriptionService;
-  /** Absent while no API key is configured. */
-  sync: SubscriptionSync | undefined;
-}
-
 /** https://docs.stripe.com/billing/subscriptions/billing-mode */
 const CLASSIC =
   'This subscription has the classic billing mode, in which the payment provider pauses none. Contact the support of this site.';
 
 export function createSubscriptionChanges(
   context: BillingContext,
-  { writer, holdings, subscription: service, sync }: SubscriptionChangeDependencies,
+  { holdings, ...deps }: Omit<PerformDependencies, 'orders'> & { holdings: Holdings },
 ) {
-  const { plans, config, throttle } = context;
+  const { plans, config, throttle, requireGateway } = context;
   const orders = createOrders(context, holdings);
   const { mainItemOf, undoing } = orders;
   const prorationOf = ({
@@ -90,12 +84,7 @@ export function createSubscriptionChanges(
     return proration;
   };
 
-  const { provider, fetch, perform } = createPerform(context, {
-    writer,
-    orders,
-    subscription: service,
-    sync,
-  });
+  const { fetch, perform } = createPerform(context, { ...deps, orders });
 
   const preview = async <Order extends PlanChange | AddOnOrder>(
     userId: string,
@@ -105,10 +94,10 @@ export function createSubscriptionChanges(
   ): Promise<ChangePreview> => {
     requireOrder(order);
     const proration = prorationOf(order);
-    const { gateway } = provider();
+    const gateway = requireGateway();
     const stored = await orders.select(userId, target);
     const { id, currentPeriodEnd } = stored;
-    const { object } = await fetch(gateway, id);
+    const { object } = await fetch(id);
     requireChangeable(object);
     const item = await changeOf(object, stored, order);
     const isLater = 'when' in order && order.when === 'period_end';
@@ -123,12 +112,7 @@ export function createSubscriptionChanges(
      * Changes the price of the main item, its quantity, or both, and ends a change that was scheduled before. Other items stay.
      * @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, PAYMENT_DECLINED
      */
-    async change(
-      userId: string,
-      order: PlanChange,
-      ip: string = 'local',
-      actor?: ActingProgram,
-    ): Promise<Subscription> {
+    async change(userId: string, order: PlanChange, ...by: ChangedBy): Promise<Subscription> {
       const { when = 'now', priceId, quantity } = order;
       requireOrder(order);
       requireOneOf('when', when, ['now', 'period_end']);
@@ -141,30 +125,20 @@ export function createSubscriptionChanges(
         if (isPending(subscription, item)) return null;
         return undoing(subscription, stored) ?? { kind: 'item', item, proration };
       };
-      return perform(userId, order, { ip, actor }, next, (item) => ({
-        event: 'subscription.changed',
-        detail: `${shownItem(item)} to ${priceId}${shownQuantity(quantity)}${when === 'now' ? '' : ' at the end of the period'}`,
-      }));
+      const describe = (item: Json) =>
+        `${shownItem(item)} to ${priceId}${shownQuantity(quantity)}${when === 'now' ? '' : ' at the end of the period'}`;
+      return perform({ userId, target: order, by, next, event: CHANGED, describe });
     },
 
     /** Ends a scheduled change, or one that awaits its payment. Does nothing if there is none. */
-    undoChange: async (
-      userId: string,
-      target: Target = {},
-      ip: string = 'local',
-      actor?: ActingProgram,
-    ): Promise<Subscription> => perform(userId, target, { ip, actor }, undoing, () => UNDONE),
+    undoChange: async (userId: string, target: Target = {}, ...by: ChangedBy): Promise<Subscription> =>
+      perform({ userId, target, by, next: undoing, ...UNDONE }),
 
     /**
      * Adds an add-on to the subscription of the plan, as an item that is charged with it, or changes its quantity.
      * @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, PAYMENT_DECLINED, ALREADY_SUBSCRIBED if it is a subscription of its own
      */
-    async setAddOn(
-      userId: string,
-      order: AddOnOrder,
-      ip: string = 'local',
-      actor?: ActingProgram,
-    ): Promise<Subscription> {
+    async setAddOn(userId: string, order: AddOnOrder, ...by: ChangedBy): Promise<Subscription> {
       requireOrder(order);
       const proration = prorationOf(order);
       const next: NextChange = async (subscription, stored) => {
@@ -173,10 +147,8 @@ export function createSubscriptionChanges(
         if (!item || isPending(subscription, item)) return null;
         return undoing(subscription, stored) ?? { kind: 'item', item, proration };
       };
-      return perform(userId, mainTarget(order), { ip, actor }, next, () => ({
-        event: 'subscription.changed',
-        detail: `add-on ${order.priceId}${shownQuantity(order.quantity)}`,
-      }));
+      const describe = () => `add-on ${order.priceId}${shownQuantity(order.quantity)}`;
+      return perform({ userId, target: mainTarget(order), by, next, event: CHANGED, describe });
     },
 
     /** What `setAddOn` would charge now. Changes nothing. @throws the same */
@@ -191,24 +163,21 @@ export function createSubscriptionChanges(
     async removeAddOn(
       userId: string,
       { priceId, proration, ...target }: AddOnRemoval,
-      ip: string = 'local',
-      actor?: ActingProgram,
+      ...by: ChangedBy
     ): Promise<Subscription> {
       const plan = orders.addOnOf(priceId);
       const held = (await holdings.listBought(userId)).filter((one) => isRunning(one));
       const own = held.find(({ family }) => family === plan);
-      if (own) return changes.cancel(userId, { subscriptionId: own.id }, ip, actor);
-      const behavior = prorationOf(proration ? { proration } : {});
+      if (own) return changes.cancel(userId, { subscriptionId: own.id }, ...by);
+      const behavior = prorationOf(defined({ proration }));
       const next: NextChange = (subscription, stored) => {
-        const itemId = orders.addOnItemId(subscription, stored, plan);
+        const itemId = idOf(orders.addOnItem(subscription, stored, plan));
         if (itemId === undefined) return null;
         requireChangeable(subscription);
         return undoing(subscription, stored) ?? { kind: 'remove-item', itemId, proration: behavior };
       };
-      return perform(userId, mainTarget(target), { ip, actor }, next, () => ({
-        event: 'subscription.changed',
-        detail: `without add-on ${priceId}`,
-      }));
+      const describe = () => `without add-on ${priceId}`;
+      return perform({ userId, target: mainTarget(target), by, next, event: CHANGED, describe });
     },
 
     /**
@@ -218,11 +187,10 @@ export function createSubscriptionChanges(
     async applyPromotionCode(
       userId: string,
       { code, ...target }: PromotionCodeOrder,
-      ip: string = 'local',
-      actor?: ActingProgram,
+      ...by: ChangedBy
     ): Promise<Subscription> {
-      const { gateway } = provider();
-      await throttle.countKey(PROMOTION_CODES, userId, ip);
+      const gateway = requireGateway();
+      await throttle.countKey(PROMOTION_CODES, userId, by[0] ?? 'local');
       const promotion = await gateway.promotionCode(code);
       const next: NextChange = async (subscription, stored) => {
         requireStatus(subscription, CANCELLABLE_LATER);
@@ -238,10 +206,8 @@ export function createSubscriptionChanges(
         if (discounts.length > 0) throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE({ message: DISCOUNTED });
         return undoing(subscription, stored) ?? { kind: 'discount', promotionCodeId };
       };
-      return perform(userId, target, { ip, actor }, next, () => ({
-        event: 'subscription.changed',
-        detail: `promotion code ${idOf(promotion) ?? ''}`,
-      }));
+      const describe = () => `promotion code ${idOf(promotion) ?? ''}`;
+      return perform({ userId, target, by, next, event: CHANGED, describe });
     },
 
     /** What `change` would charge now. Changes nothing. @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH */
@@ -252,8 +218,7 @@ export function createSubscriptionChanges(
     async cancel(
       userId: string,
       { when = 'period_end', ...target }: Cancellation = {},
-      ip: string = 'local',
-      actor?: ActingProgram,
+      ...by: ChangedBy
     ): Promise<Subscription> {
       requireOneOf('when', when, ['period_end', 'now']);
       const next: NextChange = (subscription, stored) => {
@@ -267,22 +232,15 @@ export function createSubscriptionChanges(
           : { kind: 'cancel-at-period-end' };
         return undoing(subscription, stored) ?? ending;
       };
-      return perform(userId, target, { ip, actor }, next, () => ({
-        event: 'subscription.canceled',
-        detail: when === 'now' ? 'now' : 'at the end of the period',
-      }));
+      const describe = () => (when === 'now' ? 'now' : 'at the end of the period');
+      return perform({ userId, target, by, next, event: 'subscription.canceled', describe });
     },
 
     /**
      * Takes back a cancellation at the end of the period, and ends a pause, which starts a period and collects its payment.
      * @throws PAYMENT_DECLINED, PAYMENT_METHOD_REQUIRED
      */
-    async resume(
-      userId: string,
-      target: Target = {},
-      ip: string = 'local',
-      actor?: ActingProgram,
-    ): Promise<Subscription> {
+    async resume(userId: string, target: Target = {}, ...by: ChangedBy): Promise<Subscription> {
       const next: NextChange = async (subscription, stored) => {
         requireStatus(subscription, RESUMABLE);
         const isScheduled = subscription['cancel_at_period_end'] === true;
@@ -293,39 +251,27 @@ export function createSubscriptionChanges(
         await orders.requirePaymentMethod(subscription);
         return { kind: 'resume' };
       };
-      return perform(userId, target, { ip, actor }, next, () => ({
-        event: 'subscription.resumed',
-        detail: '',
-      }));
+      return perform({ userId, target, by, next, event: 'subscription.resumed' });
     },
 
     /** Until `resume`, the subscription has no periods, invoices and access. Ends what is scheduled. */
-    async pause(
-      userId: string,
-      target: Target = {},
-      ip: string = 'local',
-      actor?: ActingProgram,
-    ): Promise<Subscription> {
+    async pause(userId: string, target: Target = {}, ...by: ChangedBy): Promise<Subscription> {
       const next: NextChange = (subscription, stored) => {
         if (statusOf(subscription) === 'paused' || isCollectionPaused(subscription)) return null;
         requireStatus(subscription, PAUSABLE);
         if (!isFlexible(subscription)) throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE({ message: CLASSIC });
         return undoing(subscription, stored) ?? { kind: 'pause' };
       };
-      return perform(userId, target, { ip, actor }, next, () => ({
-        event: 'subscription.paused',
-        detail: '',
-      }));
+      return perform({ userId, target, by, next, event: 'subscription.paused' });
     },
   };
   return changes;
 }
 
 /** Add-ons are part of the subscription of the plan. */
-const mainTarget = ({ subscriptionId }: Target) => ({
-  family: MAIN_FAMILY,
-  ...(subscriptionId !== undefined && { subscriptionId }),
-});
+const mainTarget = ({ subscriptionId }: Target) => defined({ family: MAIN_FAMILY, subscriptionId });
+
+const CHANGED = 'subscription.changed';
 
 const DISCOUNTED = 'The subscription has a discount already. One code can be used at a time.';
 

@@ -17,8 +17,7 @@ export type DescribedSubscription = Pick<
   'items' | 'scheduledChange' | 'collectionPause' | 'discounts' | 'paymentUrl'
 >;
 
-/** Of a user without a subscription. */
-export const NO_DETAILS: DescribedSubscription = {
+const NO_DETAILS: DescribedSubscription = {
   items: [],
   scheduledChange: null,
   collectionPause: null,
@@ -84,9 +83,10 @@ export function createSubscriptionDetails({ gateway, plans, clock, log }: Billin
 
     /**
      * Makes a request to the provider only for a subscription with a schedule, a discount or a payment that is open. Never fails because
-     * of it.
+     * of it. Of a purchase and a grant there is nothing to describe.
      */
-    async describe(subscription: SubscriptionDocument): Promise<DescribedSubscription> {
+    async describe(subscription: SubscriptionDocument | undefined): Promise<DescribedSubscription> {
+      if (!subscription) return NO_DETAILS;
       const { status, collectionPause: pause, scheduleId, discountIds, pendingUpdate } = subscription;
       const awaitsPayment = pendingUpdate !== undefined || AWAITING_PAYMENT.includes(status);
       const hasMore = scheduleId !== undefined || discountIds !== undefined || awaitsPayment;

@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import { invalidFields } from '../../../core/kernel/errors.js';
+import { defined } from '../../../core/kernel/fields.js';
 import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
 import { type Holding, type Holdings, hasPrice, isRunning } from '../holdings.js';
-import type { Gateway } from '../provider/gateway.js';
 import { asInteger, asList, asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { ItemChange, Proration, SubscriptionChange } from '../provider/subscription-changes.js';
 import type { SubscriptionDocument, SubscriptionItem } from '../store.js';
@@ -63,12 +63,7 @@ const NO_ADD_ON = 'This price is no add-on that can be part of a subscription.';
 const AGREED =
   'The seller has scheduled changes of this subscription, which cannot be undone here. Contact the support of this site.';
 
-export function createOrders({ plans, clock, gateway }: BillingContext, holdings: Holdings) {
-  const requireGateway = (): Gateway => {
-    if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
-    return gateway;
-  };
-
+export function createOrders({ plans, clock, requireGateway }: BillingContext, holdings: Holdings) {
   /**
    * The subscription that a request is about: the named one, otherwise the only one that runs, a usable one before one whose first
    * payment is missing, and plans of this product before others. An order can replace what has its price and what is of the same family.
@@ -113,7 +108,6 @@ export function createOrders({ plans, clock, gateway }: BillingContext, holdings
     { priceId, quantity }: Pick<PlanChange, 'priceId' | 'quantity'>,
   ): Promise<OrderedItem | null> => {
     const itemId = idOf(item);
-    const own = itemId === undefined ? {} : { itemId };
     const isSamePrice = idOf(item['price']) === priceId;
     if (!isSamePrice && !plans.isForSale(priceId)) throw billingErrors.PRICE_NOT_ALLOWED();
     const price = isSamePrice ? asObject(item['price']) : await requireGateway().price(priceId);
@@ -123,13 +117,13 @@ export function createOrders({ plans, clock, gateway }: BillingContext, holdings
     if (asObject(price?.['recurring'])['usage_type'] === 'metered') {
       if (quantity !== undefined)
         throw invalidFields({ path: 'quantity', message: 'must be absent: the price is charged by usage' });
-      return isSamePrice ? null : { ...own, priceId, startsPeriod };
+      return isSamePrice ? null : defined({ itemId, priceId, startsPeriod });
     }
     const present = asInteger(item['quantity']);
     const wanted = quantity ?? present ?? 1;
     if (isSamePrice && wanted === present) return null;
     requireQuantity(wanted, plans.checkoutOf(priceId).quantity);
-    return { ...own, priceId, quantity: wanted, startsPeriod };
+    return defined({ itemId, priceId, quantity: wanted, startsPeriod });
   };
 
   /** The change of the main item to an order; null if nothing differs. */
@@ -180,17 +174,15 @@ export function createOrders({ plans, clock, gateway }: BillingContext, holdings
     async addOnChange(
       subscription: Json,
       stored: SubscriptionDocument,
-      { priceId, quantity }: AddOnOrder,
+      order: AddOnOrder,
     ): Promise<OrderedItem | null> {
-      const plan = addOnOf(priceId);
+      const plan = addOnOf(order.priceId);
       const held = await holdings.listBought(stored.userId);
       if (held.some((one) => one.family === plan && isRunning(one))) throw billingErrors.ALREADY_SUBSCRIBED();
-      const order = { priceId, ...(quantity !== undefined && { quantity }) };
       return changeOf(addOnItem(subscription, stored, plan) ?? {}, subscription, order);
     },
 
-    addOnItemId: (subscription: Json, stored: SubscriptionDocument, plan: string): string | undefined =>
-      idOf(addOnItem(subscription, stored, plan)),
+    addOnItem,
     undoing,
 
     /** The change to the item at the end of the period; null if it is scheduled already. */
@@ -239,9 +231,7 @@ export const isPending = (subscription: Json, { itemId, priceId, quantity }: Ite
 /** The items of a subscription after a change. */
 const itemsWith = (subscription: Json, { itemId, priceId, quantity }: ItemChange): SubscriptionItem[] =>
   asList(asObject(subscription['items'])['data']).flatMap((item) =>
-    idOf(item) === itemId
-      ? [{ priceId, ...(quantity !== undefined && { quantity }) }]
-      : (readItems([item]) ?? []),
+    idOf(item) === itemId ? [defined({ priceId, quantity })] : (readItems([item]) ?? []),
   );
 
 /** Whether the provider starts a period when a price replaces another one: with another interval, and after a free one. */

@@ -1,7 +1,6 @@
 import type { ActingProgram } from '../../../core/http/identity.js';
 import type { BillingContext } from '../context.js';
 import { billingErrors, isPaymentDeclined } from '../errors.js';
-import type { Gateway } from '../provider/gateway.js';
 import { asObject, idOf, type Json } from '../provider/json.js';
 import type { SubscriptionChange } from '../provider/subscription-changes.js';
 import type { Subscription } from '../schemas.js';
@@ -19,6 +18,9 @@ export type NextChange = (
   stored: SubscriptionDocument,
 ) => Promise<SubscriptionChange | null> | SubscriptionChange | null;
 
+/** From where a change is made, and by which program if it acts for the user: for the audit. Default: this server. */
+export type ChangedBy = [ip?: string, actor?: ActingProgram | undefined];
+
 /** Longer than a change takes: if the process is killed meanwhile, a background job syncs the subscription. */
 const SYNC_DELAY_MS = 30_000;
 
@@ -26,25 +28,33 @@ const SYNC_DELAY_MS = 30_000;
 const MISSING =
   'The payment provider has no such subscription, so it cannot be changed. Contact the support of this site.';
 
+/** A change that a user, or a program for the user, has requested. */
+interface RequestedChange {
+  userId: string;
+  target: Target & { priceId?: string; family?: string };
+  by: ChangedBy;
+  next: NextChange;
+  /** The name of its audit record. */
+  event: string;
+  /** The details of that. @param item the main item before the change */
+  describe?(item: Json): string;
+}
+
+export const UNDONE = { event: 'subscription.changed', describe: () => 'scheduled change undone' };
+
 export interface PerformDependencies {
   writer: SubscriptionWriter;
   orders: Orders;
   subscription: SubscriptionService;
-  /** Absent while no API key is configured. */
-  sync: SubscriptionSync | undefined;
+  sync: SubscriptionSync;
 }
 
 export function createPerform(
-  { subscriptions, audit, gateway }: BillingContext,
+  { subscriptions, audit, requireGateway }: BillingContext,
   { writer, orders, subscription: service, sync }: PerformDependencies,
 ) {
-  const { mainItemOf } = orders;
-  const provider = () => {
-    if (!gateway || !sync) throw billingErrors.BILLING_NOT_CONFIGURED();
-    return { gateway, sync };
-  };
-
-  const fetch = async (gateway: Gateway, id: string) => {
+  const fetch = async (id: string) => {
+    const gateway = requireGateway();
     const found = await gateway.subscription(id);
     if (!found) throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE({ message: MISSING });
     const scheduleId = idOf(found.object['schedule']);
@@ -53,14 +63,9 @@ export function createPerform(
   };
 
   /** Makes the changes that the subscription needs, and stores the responses of the provider. */
-  const perform = async (
-    userId: string,
-    target: Target,
-    { ip, actor }: { ip: string; actor: ActingProgram | undefined },
-    next: NextChange,
-    describe: Describe,
-  ): Promise<Subscription> => {
-    const { gateway, sync } = provider();
+  const perform = async ({ userId, target, by, next, ...named }: RequestedChange): Promise<Subscription> => {
+    const [ip = 'local', actor] = by;
+    const gateway = requireGateway();
     let stored = await orders.select(userId, target);
     const { id } = stored;
     const reread = async () => {
@@ -71,7 +76,7 @@ export function createPerform(
 
     const made = new Set<SubscriptionChange['kind']>();
     let releasedChange: Subscription['releasedChange'] = null;
-    let state = await fetch(gateway, id);
+    let state = await fetch(id);
     for (;;) {
       const change = await next(state.object, stored);
       if (!change || made.has(change.kind)) break;
@@ -79,10 +84,11 @@ export function createPerform(
       let marked = await writer.requestReconcile(stored, SYNC_DELAY_MS);
       while (!marked) marked = await writer.requestReconcile(await reread(), SYNC_DELAY_MS);
       const isUndone = change.kind === 'release' || change.kind === 'void';
-      const { event, detail } = isUndone ? UNDONE : describe(mainItemOf(state.object, stored));
+      const { event, describe = () => '' } = isUndone ? UNDONE : named;
+      const detail = `${id} ${describe(orders.mainItemOf(state.object, stored))}`.trim();
       if (isUndone) releasedChange = service.scheduledChange(stored, asObject(state.object['schedule']));
       state = await gateway.changeSubscription(id, change).catch(async (error: unknown) => {
-        const current = isPaymentDeclined(error) ? null : await fetch(gateway, id).catch(() => null);
+        const current = isPaymentDeclined(error) ? null : await fetch(id).catch(() => null);
         // A parallel request may have made the same change.
         if (current && (await remains(() => next(current.object, marked), made, change)) === null)
           return current;
@@ -90,21 +96,15 @@ export function createPerform(
         throw error;
       });
       made.add(change.kind);
-      const by = { ip, ...(actor && { actor }) };
-      const record = audit.entry({ event, subject: userId, ...by, detail: `${id} ${detail}`.trim() });
+      const record = audit.entry({ event, subject: userId, ip, ...(actor && { actor }), detail });
       stored = (await sync.apply(marked, state, { actor, record })).after;
     }
     if (made.size === 0) await sync.apply(stored, state);
     return { ...(await service.current(userId)), releasedChange };
   };
 
-  return { provider, fetch, perform };
+  return { fetch, perform };
 }
-
-/** The audit record of a change. @param item the main item before it */
-type Describe = (item: Json) => { event: string; detail: string };
-
-export const UNDONE = { event: 'subscription.changed', detail: 'scheduled change undone' };
 
 /** The change that remains after a failed one; the error of a forbidden state counts as one that remains. */
 async function remains(

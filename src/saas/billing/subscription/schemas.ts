@@ -1,6 +1,5 @@
 import type { Static } from 'typebox';
 import { Type } from 'typebox';
-import { Envelope } from '../../../core/http/schemas.js';
 import { nullable, PriceId, Quantity, Time } from '../schemas.js';
 
 /** Changes of a subscription, and what they charge. */
@@ -84,5 +83,3 @@ export const ChangePreview = Type.Object({
   nextChargeAt: Time,
 });
 export type ChangePreview = Static<typeof ChangePreview>;
-
-export const ChangePreviewAnswer = Envelope(ChangePreview);

@@ -3,7 +3,6 @@ import { httpErrors } from '../../../core/kernel/errors.js';
 import type { BillingContext } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
 import { NO_SUBSCRIPTION, selectEntitlement, selectShown } from '../entitlement.js';
-import { billingErrors } from '../errors.js';
 import type { EventProcessor } from '../events/processor.js';
 import type { PurchaseRecorder } from '../events/purchase-recorder.js';
 import { type Holding, type Holdings, isRunning } from '../holdings.js';
@@ -14,9 +13,9 @@ import type { Gateway } from '../provider/gateway.js';
 import { asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { HeldView, HoldingsView, Subscription } from '../schemas.js';
 import { actionsOf } from './change-rules.js';
-import { createSubscriptionDetails, NO_DETAILS } from './details.js';
+import { createSubscriptionDetails } from './details.js';
 import { createCoalescer, type SubscriptionSync } from './sync.js';
-import { benefitsView, grantView, NO_TERMS, priceView, termsOf } from './views.js';
+import { benefitsView, grantView, priceView, termsOf } from './views.js';
 
 /** A user's current subscription and access. */
 export type SubscriptionService = ReturnType<typeof createSubscriptionService>;
@@ -27,12 +26,11 @@ export interface SubscriptionServiceDependencies {
   holdings: Holdings;
   purchaseRecorder: PurchaseRecorder;
   processor: EventProcessor;
-  /** Absent while no API key is configured. */
-  sync: SubscriptionSync | undefined;
+  sync: SubscriptionSync;
 }
 
 export function createSubscriptionService(context: BillingContext, deps: SubscriptionServiceDependencies) {
-  const { commitForUser, gateway, plans, clock, config } = context;
+  const { commitForUser, gateway, requireGateway, plans, clock, config } = context;
   const { links, projector, holdings, purchaseRecorder, processor, sync } = deps;
   const details = createSubscriptionDetails(context);
 
@@ -58,10 +56,6 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
     };
   };
 
-  /** Of a purchase and a grant there is nothing to describe. */
-  const describe = ({ subscription }: Holding) =>
-    subscription ? details.describe(subscription) : NO_DETAILS;
-
   /**
    * What gives access in the form of a subscription; otherwise the best subscription, or none.
    * @param options.withNextInvoice makes a request to the provider, whose failure results in null
@@ -73,12 +67,12 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
     const { held, entitlement, best, billed, benefits } = await read(userId);
     const shown = entitlement ?? best;
     const [described, nextInvoice] = await Promise.all([
-      shown ? describe(shown) : NO_DETAILS,
+      details.describe(shown?.subscription),
       withNextInvoice && billed?.subscription ? details.nextInvoice(billed.subscription) : null,
     ]);
     const grant = held.find((one) => one.grant)?.grant;
     return {
-      ...(shown ? termsOf(shown) : NO_TERMS),
+      ...termsOf(shown),
       ...described,
       ...(withNextInvoice && { nextInvoice }),
       granted: grant ? grantView(grant) : null,
@@ -89,7 +83,7 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
   const heldView = async (held: Holding): Promise<HeldView> => {
     const { id, family, subscription, purchase, plan, startedAt } = held;
     const [item] = subscription?.items ?? [];
-    const described = await describe(held);
+    const described = await details.describe(subscription);
     const state = {
       allowPause: config.billingAllowPause === true,
       hasChange: described.scheduledChange !== null,
@@ -161,7 +155,7 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
      * @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR; NOT_FOUND if the session belongs to another user
      */
     async sync(user: User, sessionId?: string): Promise<Subscription> {
-      if (!gateway || !sync) throw billingErrors.BILLING_NOT_CONFIGURED();
+      const gateway = requireGateway();
       if (sessionId !== undefined) {
         const session = await sessionAtATime(sessionId, () => gateway.checkoutSession(sessionId));
         await applySession(session, user.id);

@@ -3,7 +3,6 @@ import type { BillingContext, CommitPart } from '../context.js';
 import { isEntitled } from '../entitlement.js';
 import { isCustomerMissing, subscriptionNotFound } from '../errors.js';
 import { haveSameProjection, type Projector } from '../projection.js';
-import type { Gateway } from '../provider/gateway.js';
 import { idOf, type Json } from '../provider/json.js';
 import { isTerminal, listSubscriptions, type SubscriptionDocument } from '../store.js';
 import { readSnapshot } from './snapshot.js';
@@ -17,7 +16,7 @@ import {
 
 /**
  * Copies the state of subscriptions from the provider. Parallel requests for the same subscriptions share a request to
- * the provider; otherwise, each write would conflict with the others.
+ * the provider; otherwise, each write would conflict with the others. Without an API key, each throws BILLING_NOT_CONFIGURED.
  */
 export type SubscriptionSync = ReturnType<typeof createSubscriptionSync>;
 
@@ -45,8 +44,8 @@ export interface SyncedChange {
 }
 
 export function createSubscriptionSync(
-  { subscriptions, users, plans, event, commit, tryCommit, pastDue, clock }: BillingContext,
-  { gateway, writer, projector }: { gateway: Gateway; writer: SubscriptionWriter; projector: Projector },
+  { subscriptions, users, plans, event, commit, tryCommit, pastDue, clock, requireGateway }: BillingContext,
+  { writer, projector }: { writer: SubscriptionWriter; projector: Projector },
 ) {
   const merge = (
     stored: SubscriptionDocument | null,
@@ -94,6 +93,7 @@ export function createSubscriptionSync(
     storedById: ReadonlyMap<string | undefined, SubscriptionDocument>,
   ): Promise<FetchedSubscription[]> => {
     const hasEnded = (id: string | undefined) => isTerminal(storedById.get(id)?.status ?? '');
+    const gateway = requireGateway();
     let missing: unknown;
     const fetched: FetchedSubscription[] = [];
     for (const customerId of customerIds) {
@@ -122,7 +122,7 @@ export function createSubscriptionSync(
         return { id, before: stored, after: stored, fields: [] };
       }
       const key = { id, userId: stored?.userId ?? userId };
-      const fetched = await gateway.subscription(id);
+      const fetched = await requireGateway().subscription(id);
       if (!fetched) throw subscriptionNotFound();
       const synced = await write(stored, key, fetched, change);
       if (synced) return synced;

@@ -2,71 +2,36 @@ import { type SubscriptionStatus, toTimestamp, toTimestampOrNull } from '../../.
 import { NO_SUBSCRIPTION } from '../entitlement.js';
 import type { Holding } from '../holdings.js';
 import type { Benefits } from '../plans/plans.js';
-import type { HeldView, Subscription } from '../schemas.js';
+import type { HeldView } from '../schemas.js';
 import type { ItemPrice } from '../store.js';
 import type { PlanGrant } from '../users.js';
-import type { DescribedSubscription } from './details.js';
 
 /** What users hold, as responses show it. */
 
-type Terms = Omit<
-  Subscription,
-  keyof DescribedSubscription | 'nextInvoice' | 'releasedChange' | 'granted' | 'features' | 'limits'
->;
-
-/** Of a user who holds nothing. */
-export const NO_TERMS: Terms = {
-  ...NO_SUBSCRIPTION,
-  entitled: false,
-  priceId: null,
-  quantity: null,
-  currentPeriodStart: null,
-  currentPeriodEnd: null,
-  trialEnd: null,
-  cancelAtPeriodEnd: null,
-  cancelAt: null,
-  canceledAt: null,
-  endedAt: null,
-  updatedAt: null,
-  pauseReason: null,
-};
-
-/** A purchase has no end, and a grant is a period. */
-export function termsOf({
-  status,
-  plan,
-  entitled,
-  startedAt,
-  subscription,
-  purchase,
-  grant,
-}: Holding): Terms {
-  const own = { status: status as SubscriptionStatus, plan, entitled };
-  if (!subscription) {
-    const [item] = purchase?.items ?? [];
-    return {
-      ...NO_TERMS,
-      ...own,
-      ...(item && { priceId: item.priceId, quantity: item.quantity }),
-      ...(purchase && { cancelAtPeriodEnd: false }),
-      currentPeriodStart: toTimestamp(startedAt),
-      currentPeriodEnd: toTimestampOrNull(grant?.until),
-      updatedAt: toTimestamp(startedAt),
-    };
-  }
+/** The terms of what is held, if anything. A purchase has no end, and a grant is a period. */
+export function termsOf(held: Holding | undefined) {
+  const { subscription, purchase, grant, startedAt } = held ?? {};
+  const item = subscription ?? purchase?.items[0];
+  const period = subscription ?? {
+    currentPeriodStart: startedAt,
+    currentPeriodEnd: grant?.until,
+    updatedAt: startedAt,
+  };
   return {
-    ...own,
-    priceId: subscription.priceId ?? null,
-    quantity: subscription.quantity ?? null,
-    currentPeriodStart: toTimestampOrNull(subscription.currentPeriodStart),
-    currentPeriodEnd: toTimestampOrNull(subscription.currentPeriodEnd),
-    trialEnd: toTimestampOrNull(subscription.trialEnd),
-    cancelAtPeriodEnd: subscription.cancelAtPeriodEnd,
-    cancelAt: toTimestampOrNull(subscription.cancelAt),
-    canceledAt: toTimestampOrNull(subscription.canceledAt),
-    endedAt: toTimestampOrNull(subscription.endedAt),
-    updatedAt: toTimestampOrNull(subscription.updatedAt),
-    pauseReason: subscription.pauseReason ?? null,
+    status: (held?.status ?? NO_SUBSCRIPTION.status) as SubscriptionStatus,
+    plan: held?.plan ?? NO_SUBSCRIPTION.plan,
+    entitled: held?.entitled ?? false,
+    priceId: item?.priceId ?? null,
+    quantity: item?.quantity ?? null,
+    currentPeriodStart: toTimestampOrNull(period.currentPeriodStart),
+    currentPeriodEnd: toTimestampOrNull(period.currentPeriodEnd),
+    trialEnd: toTimestampOrNull(subscription?.trialEnd),
+    cancelAtPeriodEnd: purchase ? false : (subscription?.cancelAtPeriodEnd ?? null),
+    cancelAt: toTimestampOrNull(subscription?.cancelAt),
+    canceledAt: toTimestampOrNull(subscription?.canceledAt),
+    endedAt: toTimestampOrNull(subscription?.endedAt),
+    updatedAt: toTimestampOrNull(period.updatedAt),
+    pauseReason: subscription?.pauseReason ?? null,
   };
 }
 
