@@ -45,7 +45,7 @@ export interface ResyncChange {
   fields: string[];
 }
 
-export interface ResyncDependencies {
+interface ResyncDependencies {
   sync: SubscriptionSync;
   recovery: EventRecovery;
   /** Processes the unmatched events of a customer; absent if the background jobs of a server do this. */

@@ -1,6 +1,14 @@
-import type { Static, TSchema } from 'typebox';
+import type { Static } from 'typebox';
 import { Type } from 'typebox';
-import { After, Envelope, Next, SubscriptionStatus, Timestamp } from '../../core/http/schemas.js';
+import {
+  After,
+  Closed,
+  Envelope,
+  Next,
+  Nullable,
+  SubscriptionStatus,
+  Timestamp,
+} from '../../core/http/schemas.js';
 import { CheckoutOptions } from './plans/options.js';
 
 // The SDK cannot send other characters, which would look like a failure of the provider.
@@ -13,14 +21,11 @@ export const PriceId = Type.String({
 
 export const Quantity = Type.Integer({ minimum: 1, maximum: 1_000_000, examples: [1] });
 
-export const CheckoutBody = Type.Object(
-  {
-    priceId: Type.Optional(PriceId),
-    mode: Type.Enum(['subscription', 'payment', 'setup'], { default: 'subscription' }),
-    quantity: Type.Optional(Quantity),
-  },
-  { additionalProperties: false },
-);
+export const CheckoutBody = Closed({
+  priceId: Type.Optional(PriceId),
+  mode: Type.Enum(['subscription', 'payment', 'setup'], { default: 'subscription' }),
+  quantity: Type.Optional(Quantity),
+});
 
 const { quantity: _bounds, ...pageOptions } = CheckoutOptions.properties;
 
@@ -30,18 +35,15 @@ const ProviderId = (example: string) =>
   );
 
 /** An order of the operator's code: the provider's page with other options than those of the plan. */
-export const CheckoutOrder = Type.Object(
-  {
-    ...CheckoutBody.properties,
-    mode: Type.Optional(CheckoutBody.properties.mode),
-    ...pageOptions,
-    /** A discount, instead of promotion codes that users enter. */
-    coupon: ProviderId('coupon_1'),
-    /** The same as the ID of a promotion code. */
-    promotionCode: ProviderId('promo_1'),
-  },
-  { additionalProperties: false },
-);
+export const CheckoutOrder = Closed({
+  ...CheckoutBody.properties,
+  mode: Type.Optional(CheckoutBody.properties.mode),
+  ...pageOptions,
+  /** A discount, instead of promotion codes that users enter. */
+  coupon: ProviderId('coupon_1'),
+  /** The same as the ID of a promotion code. */
+  promotionCode: ProviderId('promo_1'),
+});
 export type CheckoutOrder = Static<typeof CheckoutOrder>;
 
 export const CheckoutAnswer = Envelope(
@@ -54,30 +56,26 @@ export const CheckoutAnswer = Envelope(
   }),
 );
 
-export const PortalBody = Type.Object(
-  {
-    returnPath: Type.Optional(
-      Type.String({
-        accepts: 'a path of the application of at most 2048 characters',
-        examples: ['/settings/billing'],
-        maxLength: 2048,
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+export const PortalBody = Closed({
+  returnPath: Type.Optional(
+    Type.String({
+      accepts: 'a path of the application of at most 2048 characters',
+      examples: ['/settings/billing'],
+      maxLength: 2048,
+    }),
+  ),
+});
 
-export const nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
-export const Time = nullable(Timestamp);
+export const Time = Nullable(Timestamp);
 
-const Limits = Type.Record(Type.String(), nullable(Type.Integer()));
+const Limits = Type.Record(Type.String(), Nullable(Type.Integer()));
 
 export const SubscribedItem = Type.Object({
   priceId: Type.String(),
   /** Null if the price has no configured plan and does not name the plan of the subscription. */
-  plan: nullable(Type.String()),
+  plan: Nullable(Type.String()),
   /** Null for usage-based prices. */
-  quantity: nullable(Type.Integer()),
+  quantity: Nullable(Type.Integer()),
 });
 
 const Items = Type.Array(SubscribedItem);
@@ -94,18 +92,18 @@ export const ScheduledChange = Type.Object({
 });
 
 export const Discount = Type.Object({
-  name: nullable(Type.String()),
-  percentOff: nullable(Type.Number()),
-  amountOff: nullable(Type.Integer()),
-  currency: nullable(Type.String()),
+  name: Nullable(Type.String()),
+  percentOff: Nullable(Type.Number()),
+  amountOff: Nullable(Type.Integer()),
+  currency: Nullable(Type.String()),
   /** Null: as long as the subscription. */
   endsAt: Time,
 });
 
 export const NextInvoice = Type.Object({
   /** The amount due in the currency's smallest unit, with discounts, taxes and credit. */
-  amount: nullable(Type.Integer()),
-  currency: nullable(Type.String()),
+  amount: Nullable(Type.Integer()),
+  currency: Nullable(Type.String()),
   /** When it is charged, or created if the customer pays it later. */
   date: Time,
 });
@@ -118,29 +116,29 @@ const subscriptionTerms = {
   status: SubscriptionStatus,
   plan: Type.String(),
   entitled: Type.Boolean(),
-  priceId: nullable(Type.String()),
-  quantity: nullable(Type.Integer()),
+  priceId: Nullable(Type.String()),
+  quantity: Nullable(Type.Integer()),
   currentPeriodStart: Time,
   currentPeriodEnd: Time,
   trialEnd: Time,
-  cancelAtPeriodEnd: nullable(Type.Boolean()),
+  cancelAtPeriodEnd: Nullable(Type.Boolean()),
   cancelAt: Time,
   canceledAt: Time,
   endedAt: Time,
   updatedAt: Time,
   /** Why the status is `paused`: `trial_end_without_payment_method`, `pause_requested`, … Null for another status, or if it is unknown. */
-  pauseReason: nullable(Type.String()),
+  pauseReason: Nullable(Type.String()),
   items: Items,
-  scheduledChange: nullable(ScheduledChange),
+  scheduledChange: Nullable(ScheduledChange),
   /** While invoices are not collected. `behavior`: `keep_as_draft`, `mark_uncollectible` or `void`. */
-  collectionPause: nullable(Type.Object({ behavior: Type.String(), resumesAt: Time })),
+  collectionPause: Nullable(Type.Object({ behavior: Type.String(), resumesAt: Time })),
   /** Null if the provider does not respond. */
-  discounts: nullable(Type.Array(Discount)),
+  discounts: Nullable(Type.Array(Discount)),
   /**
    * The provider's page on which the user pays an open invoice or confirms its payment: of a change that awaits it, of the first period or
    * of a later one.
    */
-  paymentUrl: nullable(Type.String()),
+  paymentUrl: Nullable(Type.String()),
 };
 
 const benefits = {
@@ -157,11 +155,11 @@ const benefits = {
 export const Subscription = Type.Object({
   ...subscriptionTerms,
   /** Only if requested with `include=nextInvoice`. Null if there is none, or if the provider does not respond. */
-  nextInvoice: Type.Optional(nullable(NextInvoice)),
+  nextInvoice: Type.Optional(Nullable(NextInvoice)),
   /** Only in the response to a change: the scheduled change that it has removed. */
-  releasedChange: Type.Optional(nullable(ScheduledChange)),
+  releasedChange: Type.Optional(Nullable(ScheduledChange)),
   /** The plan that the operator gave to the user, while the grant is in force. */
-  granted: nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Time })),
+  granted: Nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Time })),
   ...benefits,
 });
 export type Subscription = Static<typeof Subscription>;
@@ -186,15 +184,15 @@ const Held = Type.Object({
    * `plans` for the plans of which a user has one at a time, the name of an independent plan, or null for what is no plan of this
    * product, such as a retainer. A change stays within the family.
    */
-  family: nullable(Type.String()),
+  family: Nullable(Type.String()),
   /** Of the plan, as users see it. */
   name: Type.String(),
   startedAt: Timestamp,
   /** Of the main item, per unit. */
-  price: nullable(
+  price: Nullable(
     Type.Object({
-      amount: nullable(Type.Number()),
-      currency: nullable(Type.String()),
+      amount: Nullable(Type.Number()),
+      currency: Nullable(Type.String()),
       interval: Type.String(),
       intervalCount: Type.Integer(),
     }),
@@ -209,13 +207,13 @@ export const QuotaView = Type.Object({
   /** Of the limit. */
   name: Type.String(),
   /** Of the period; null for unlimited. */
-  limit: nullable(Type.Integer()),
+  limit: Nullable(Type.Integer()),
   /** In the period; of a limit without one what is used and not released. */
   used: Type.Integer(),
   /** What can be used beyond the limit, in any period. */
   credits: Type.Integer(),
   /** With the credits; null for unlimited. */
-  left: nullable(Type.Integer()),
+  left: Nullable(Type.Integer()),
   /** When the next period starts; null for what is never reset. */
   resetsAt: Time,
 });
@@ -232,35 +230,32 @@ export const HoldingsView = Type.Object({
 });
 export type HoldingsView = Static<typeof HoldingsView>;
 
-export const SyncBody = Type.Object(
-  {
-    sessionId: Type.Optional(
-      Type.String({
-        accepts: 'the id of a checkout session',
-        examples: ['cs_1'],
-        pattern: '^[A-Za-z0-9_]{1,255}$',
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+export const SyncBody = Closed({
+  sessionId: Type.Optional(
+    Type.String({
+      accepts: 'the id of a checkout session',
+      examples: ['cs_1'],
+      pattern: '^[A-Za-z0-9_]{1,255}$',
+    }),
+  ),
+});
 
 /** A price for sale, or the configured plan `free`, which has no price. Amounts are in the currency's smallest unit. */
 export const Plan = Type.Object({
-  priceId: nullable(Type.String()),
+  priceId: Nullable(Type.String()),
   plan: Type.String(),
-  name: nullable(Type.String()),
-  description: nullable(Type.String()),
-  amount: nullable(Type.Integer()),
-  currency: nullable(Type.String()),
-  interval: nullable(Type.String()),
-  intervalCount: nullable(Type.Integer()),
+  name: Nullable(Type.String()),
+  description: Nullable(Type.String()),
+  amount: Nullable(Type.Integer()),
+  currency: Nullable(Type.String()),
+  interval: Nullable(Type.String()),
+  intervalCount: Nullable(Type.Integer()),
   /** Every currency in which the price can be paid, `currency` first. */
-  currencies: Type.Array(Type.Object({ currency: Type.String(), amount: nullable(Type.Integer()) })),
+  currencies: Type.Array(Type.Object({ currency: Type.String(), amount: Nullable(Type.Integer()) })),
   /** `licensed` or `metered`; null for one-time prices. */
-  usageType: nullable(Type.String()),
+  usageType: Nullable(Type.String()),
   /** Days without payment at the start of a subscription. */
-  trialDays: nullable(Type.Integer()),
+  trialDays: Nullable(Type.Integer()),
   features: Type.Array(Type.String()),
   /** As configured for the plan; null for unlimited. */
   limits: Limits,
@@ -269,16 +264,16 @@ export type Plan = Static<typeof Plan>;
 
 export const Invoice = Type.Object({
   id: Type.String(),
-  number: nullable(Type.String()),
-  status: nullable(Type.String()),
-  amountDue: nullable(Type.Integer()),
-  amountPaid: nullable(Type.Integer()),
-  currency: nullable(Type.String()),
+  number: Nullable(Type.String()),
+  status: Nullable(Type.String()),
+  amountDue: Nullable(Type.Integer()),
+  amountPaid: Nullable(Type.Integer()),
+  currency: Nullable(Type.String()),
   createdAt: Timestamp,
-  url: nullable(Type.String()),
-  pdf: nullable(Type.String()),
+  url: Nullable(Type.String()),
+  pdf: Nullable(Type.String()),
   /** Null for the invoice of a one-time purchase. */
-  subscriptionId: nullable(Type.String()),
+  subscriptionId: Nullable(Type.String()),
 });
 export type Invoice = Static<typeof Invoice>;
 
@@ -286,17 +281,17 @@ export type Invoice = Static<typeof Invoice>;
 export const Purchase = Type.Object({
   id: Type.String(),
   status: Type.Enum(['pending', 'paid', 'failed', 'refunded']),
-  plan: nullable(Type.String()),
+  plan: Nullable(Type.String()),
   items: Type.Array(Type.Object({ priceId: Type.String(), quantity: Type.Integer() })),
-  amount: nullable(Type.Integer()),
-  currency: nullable(Type.String()),
+  amount: Nullable(Type.Integer()),
+  currency: Nullable(Type.String()),
   refundedAmount: Type.Integer(),
   refundableAmount: Type.Integer(),
   purchasedAt: Timestamp,
 });
 export type Purchase = Static<typeof Purchase>;
 
-export const PageQuery = Type.Object({ after: After }, { additionalProperties: false });
+export const PageQuery = Closed({ after: After });
 
 /** See `EventOutcome` (store.ts) and `WebhookOutcome` (webhook.ts). */
 const Outcome = Type.Enum(['processed', 'duplicate', 'ignored', 'stale', 'unmatched']);
@@ -316,7 +311,7 @@ export const DuplicateSubscriptions = Type.Object({
           id: Type.String(),
           status: Type.String(),
           plan: Type.String(),
-          priceId: nullable(Type.String()),
+          priceId: Nullable(Type.String()),
           startedAt: Timestamp,
         }),
       ),

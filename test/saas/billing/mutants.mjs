@@ -45,7 +45,7 @@ export default [
   },
   {
     name: 'unmatched events are not replayed', file: 'saas/billing/events/processor.ts', in: 'handle',
-    replace: "change === 'inserted' || owner.link ?", by: 'false ?',
+    replace: 'applied.isInserted || owner.link ?', by: 'false ?',
     tests: [['saas/billing/subscription', 'an event with our user ID links the customer and releases the events']],
   },
   {

@@ -15,7 +15,6 @@ import {
   mergeDisputes,
   mergeRefunds,
   type PaymentFact,
-  type PaymentFields,
   type PaymentRecorder,
   type RecordedPayment,
 } from './payments.js';
@@ -105,11 +104,19 @@ export function createChargeRecorder(
       const stored = await findPayment(located);
       const id = stored?.id ?? invoiceId ?? paymentIntentId ?? chargeId ?? event.objectId;
       const ids = chargeIdsOf({ id, paymentIntentId, chargeId });
-      const unattributed = isUnattributed ? { recheckAt: clock.now() } : {};
+      const recheckAt = isUnattributed ? clock.now() : undefined;
+      const added = stored
+        ? ids
+        : { status: 'paid' as const, at, currency: readCharge(event).currency, recheckAt, ...ids };
       const refundedAmount = isRefundFailure(event) ? await fetchRefundedAmount(event, chargeId) : undefined;
-      const fact = CHARGE_FACTS[event.type]?.(event, at, { ids, unattributed, refundedAmount });
+      const fact = CHARGE_FACTS[event.type]?.(event, at, refundedAmount);
       if (!fact) return null;
-      const { payment, isFirst, write } = recorder.record(stored, { id, userId }, event.id, fact);
+      const merge = () => {
+        const fields = fact.merge(stored);
+        return fields && { ...added, ...fields };
+      };
+      const { name } = fact;
+      const { payment, isFirst, write } = recorder.record(stored, { id, userId }, event.id, { name, merge });
       const notification = isFirst ? await chargeEvent(eventOf, event, payment, at) : undefined;
       // A full refund or a lost dispute ends the access that a purchase gives.
       return { parts: [write, notification], isFirst, held: { payment } };
@@ -134,17 +141,10 @@ export function createChargeRecorder(
   };
 }
 
-interface ChargeFields {
-  ids: PaymentFields;
-  /** The fields of a payment whose invoice is unknown because the provider did not respond. */
-  unattributed: PaymentFields;
-  /** What the provider says is refunded of the charge. */
-  refundedAmount: number | undefined;
-}
+/** What an event states. @param remaining what the provider says is refunded of the charge after a refund has failed */
+type ChargeFact = (event: PaymentEvent, at: number, remaining: number | undefined) => PaymentFact | null;
 
-type ChargeFact = (event: PaymentEvent, at: number, fields: ChargeFields) => PaymentFact | null;
-
-const disputed: ChargeFact = (event, at, { ids, unattributed }) => {
+const disputed: ChargeFact = (event, at) => {
   const dispute = readDispute(event, at);
   const isClosed = dispute.closedAt !== undefined;
   // Funds come back with the result, or with that of an appeal.
@@ -155,12 +155,7 @@ const disputed: ChargeFact = (event, at, { ids, unattributed }) => {
       // A dispute that is closed stays closed, even if its beginning arrives later.
       const known = stored?.disputes?.find(({ id }) => id === dispute.id);
       if (isOutweighed(dispute, known)) return null;
-      const { currency } = readCharge(event);
-      return {
-        ...(!stored && { status: 'paid', at: dispute.at, currency, ...unattributed }),
-        ...ids,
-        ...mergeDisputes(stored?.disputes, [dispute]),
-      };
+      return { ...(!stored && { at: dispute.at }), ...mergeDisputes(stored?.disputes, [dispute]) };
     },
   };
 };
@@ -170,7 +165,7 @@ const CHARGE_FACTS: Partial<Record<string, ChargeFact>> = {
   'charge.dispute.closed': disputed,
   'charge.dispute.funds_reinstated': disputed,
 
-  'charge.refunded': (event, refundedAt, { ids, unattributed }) => {
+  'charge.refunded': (event, refundedAt) => {
     const { objectId: chargeId } = event;
     const { refundedAmount, amount, currency, at = refundedAt } = readCharge(event);
     const refunded = { amount: refundedAmount, at: refundedAt };
@@ -179,18 +174,13 @@ const CHARGE_FACTS: Partial<Record<string, ChargeFact>> = {
       merge(stored) {
         const merged = mergeRefunds(stored?.refunds, { [chargeId]: refunded });
         if (merged.refunds?.[chargeId] !== refunded) return null;
-        return {
-          ...(!stored && { status: 'paid', ...unattributed }),
-          ...((!stored || isStub(stored)) && { at, amount, currency }),
-          ...ids,
-          ...merged,
-        };
+        return { ...((!stored || isStub(stored)) && { at, amount, currency }), ...merged };
       },
     };
   },
 
-  'refund.failed': (event, at, { ids, unattributed, refundedAmount }) => {
-    const { chargeId, amount: failed, currency } = readFailedRefund(event);
+  'refund.failed': (event, at, remaining) => {
+    const { chargeId, amount: failed } = readFailedRefund(event);
     if (chargeId === undefined) return null;
     const name = `refund.failed:${event.objectId}`;
     return {
@@ -199,12 +189,8 @@ const CHARGE_FACTS: Partial<Record<string, ChargeFact>> = {
         if (stored?.reportedBy[name] !== undefined) return null;
         const before = stored?.refunds?.[chargeId]?.amount ?? 0;
         // Later than the refund, even if it fails within the same second.
-        const amount = refundedAmount ?? Math.max(0, before - failed);
-        return {
-          ...(!stored && { status: 'paid', at, currency, ...unattributed }),
-          ...ids,
-          ...mergeRefunds(stored?.refunds, { [chargeId]: { amount, at: at + 1 } }),
-        };
+        const amount = remaining ?? Math.max(0, before - failed);
+        return mergeRefunds(stored?.refunds, { [chargeId]: { amount, at: at + 1 } });
       },
     };
   },

@@ -4,11 +4,9 @@ import { UniqueViolation, type Write } from '../../../core/storage/collection.js
 import { pagesOf } from '../../../core/storage/pages.js';
 import type { BillingContext, CommitPart } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
-import { isEntitled } from '../entitlement.js';
 import { createBillingMails } from '../mails.js';
 import type { Projector } from '../projection.js';
 import { type EventOutcome, listSubscriptions, type PaymentEventDocument } from '../store.js';
-import { subscriptionNotification } from '../subscription/writer.js';
 import type { ChargeRecorder, LocatedCharge } from './charges.js';
 import { type EventLeases, EventTaken, type ReceivedEvent } from './leases.js';
 import type { PaymentRecorder, RecordedPayment } from './payments.js';
@@ -59,13 +57,13 @@ export interface ProcessOptions {
 }
 
 /** An event without a subscription, or one that only queues a mail. */
-const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: false };
+const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: false, parts: [] };
 
 /** A failed or unconfirmed payment whose invoice was paid or voided before the event arrived. */
-const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false };
+const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false, parts: [] };
 
 export function createEventProcessor(context: BillingContext, deps: EventProcessorDependencies) {
-  const { paymentEvents, subscriptions, payments, users, pastDue, event: eventOf, commit, clock } = context;
+  const { paymentEvents, subscriptions, payments, users, commit, clock } = context;
   const { leases, recorder, charges, purchaseRecorder, subscriptionEvents, projector, links } = deps;
   const findOwner = createOwnerLookup(context, { links, charges });
   const mails = createBillingMails(context);
@@ -82,7 +80,7 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
     // Read before the payments: by the revision, two events about one payment are committed one after the other.
     let user = isPayment || !owner.subscription ? await find() : undefined;
     const applied = await applyToSubscription(event, owner);
-    const { change, subscription } = applied;
+    const { subscription } = applied;
     const recorded = isPayment ? await recordPayment(event, owner) : null;
     const held = { ...(applied.isProjected && { subscription }), ...recorded?.held };
     const isProjected = Object.keys(held).length > 0;
@@ -100,11 +98,10 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
         : [isLocked ? users.locking(user) : undefined];
     const subject = subscription ?? owner.subscription ?? recorded?.held?.purchase;
     const queued = contents.map((content) => user && mails.mail(content, event, user, subject));
-    const updated = change && subscription && (await subscriptionUpdated(event, subscription));
     return {
       outcome: isPayment ? 'processed' : applied.outcome,
-      parts: [applied.write, updated, owner.link, ...ofUser, ...(recorded?.parts ?? []), ...queued],
-      releases: change === 'inserted' || owner.link ? [event.subscriptionId, event.customerId] : [],
+      parts: [...applied.parts, owner.link, ...ofUser, ...(recorded?.parts ?? []), ...queued],
+      releases: applied.isInserted || owner.link ? [event.subscriptionId, event.customerId] : [],
     };
   };
 
@@ -115,8 +112,6 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
   const ownsLiveData = async ({ userId, subscription }: EventOwner): Promise<boolean> =>
     subscription?.livemode ??
     (await listSubscriptions(subscriptions, userId)).some(({ livemode }) => livemode === true);
-
-  const timeOf = ({ created = clock.now() }: PaymentEvent): number => created;
 
   const applyToSubscription = async (event: PaymentEvent, owner: EventOwner): Promise<AppliedEvent> => {
     const { subscriptionId } = event;
@@ -136,19 +131,9 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
     event: PaymentEvent,
     { userId, charge }: EventOwner,
   ): Promise<RecordedPayment | null> => {
-    const { id: eventId, type, object, beforeCall } = event;
-    const at = timeOf(event);
+    const { id: eventId, type, object, beforeCall, created: at = clock.now() } = event;
     if (isSession(event)) return purchaseRecorder.record(object, { userId, eventId, type, at, beforeCall });
     return charge ? charges.record(event, userId, charge, at) : recorder.recordInvoice(event, userId, at);
-  };
-
-  const subscriptionUpdated = (
-    event: PaymentEvent,
-    subscription: NonNullable<AppliedEvent['subscription']>,
-  ): Promise<Effect> => {
-    const entitled = isEntitled(subscription, pastDue, clock.now());
-    const details = { at: timeOf(event), entitled };
-    return eventOf('subscription.updated', subscriptionNotification(event.id, subscription, details));
   };
 
   /** Commits an event with what it leads to. False if a concurrent write came first. @throws EventTaken */

@@ -212,7 +212,6 @@ export function readFailedRefund({ object }: PaymentEvent) {
   return {
     chargeId: idOf(object['charge']),
     amount: asInteger(object['amount']) ?? 0,
-    currency: asCurrency(object['currency']),
   };
 }
 

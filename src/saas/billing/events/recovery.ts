@@ -1,6 +1,7 @@
 import { DAY, MINUTE } from '../../../core/kernel/clock.js';
 import type { Job } from '../../../core/ops/jobs.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
+import { allOf } from '../../../core/storage/pages.js';
 import type { BillingContext } from '../context.js';
 import { asText, type Json } from '../provider/json.js';
 import type { EventLeases } from './leases.js';
@@ -62,13 +63,9 @@ export function createEventRecovery(context: BillingContext, leases: EventLeases
   };
 
   const receivedAmong = async (ids: string[]): Promise<ReadonlySet<string>> => {
-    if (ids.length === 0) return new Set();
-    const { items } = await paymentEvents.page({
-      where: { id: { in: ids } },
-      sort: 'id',
-      limit: ids.length,
-    });
-    return new Set(items.map(({ id }) => id));
+    const where = { id: { in: ids } };
+    const received = ids.length === 0 ? [] : await allOf(paymentEvents, { where, sort: 'id' });
+    return new Set(received.map(({ id }) => id));
   };
 
   /** @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */

@@ -1,6 +1,5 @@
 import { defined } from '../../../core/kernel/fields.js';
-import type { Write } from '../../../core/storage/collection.js';
-import type { BillingContext } from '../context.js';
+import type { BillingContext, CommitPart } from '../context.js';
 import { subscriptionNotFound } from '../errors.js';
 import type { Plans } from '../plans/plans.js';
 import { haveSameProjection } from '../projection.js';
@@ -18,13 +17,13 @@ import { isInvoice, type PaymentEvent, paidAmountOf } from './provider-objects.j
 /** What an event changes of its subscription. */
 export interface AppliedEvent {
   outcome: Extract<EventOutcome, 'processed' | 'stale'>;
-  /** Absent if the terms are unchanged. */
-  change?: 'inserted' | 'updated';
+  /** Whether the subscription was not stored before. */
+  isInserted?: boolean;
   /** Whether the user's record changes with it. */
   isProjected: boolean;
   /** The state after the event; absent if it is not stored. */
   subscription?: SubscriptionDocument;
-  write?: Write;
+  parts: CommitPart[];
 }
 
 export interface SubscriptionOwner {
@@ -38,16 +37,16 @@ export type SubscriptionEvents = ReturnType<typeof createSubscriptionEvents>;
 /** Why an event changes no terms. `deferred`: a later sync decides. */
 type Unchanged = 'stale' | 'deferred';
 
+/** What follows from an event for the subscription as it is stored. */
+type Read<T> = (event: PaymentEvent, stored: SubscriptionDocument | null) => Promise<T>;
+
 export function createSubscriptionEvents(context: BillingContext, writer: SubscriptionWriter) {
-  const { plans, gateway, log } = context;
+  const { plans, gateway, clock, log } = context;
 
   /** Whether only the provider has all items. Without an API key, those of the event must do. */
   const isPartial = ({ object }: PaymentEvent): boolean => gateway !== undefined && lacksItems(object);
 
-  const updateFromSubscription = async (
-    event: PaymentEvent,
-    stored: SubscriptionDocument | null,
-  ): Promise<SubscriptionUpdate | Unchanged> => {
+  const updateFromSubscription: Read<SubscriptionUpdate | Unchanged> = async (event, stored) => {
     const { order, update } = readUpdate(event, stored);
     if (order === 'stale') return order;
     if (order === 'apply' || !stored) return isPartial(event) ? updateWithAllItems(event, stored) : update;
@@ -60,10 +59,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
   };
 
   /** A newer event with all items. Only they are fetched: the rest of a response can be older than the event. */
-  const updateWithAllItems = async (
-    event: PaymentEvent,
-    stored: SubscriptionDocument | null,
-  ): Promise<SubscriptionUpdate> => {
+  const updateWithAllItems: Read<SubscriptionUpdate> = async (event, stored) => {
     const found = await fetchSubscription(event);
     if (!found) return { ...readUpdate(event, stored).update, isUncertain: true };
     const object = { ...event.object, items: found.object['items'] };
@@ -88,10 +84,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
       : { order, update };
   };
 
-  const updateFromInvoice = async (
-    event: PaymentEvent,
-    stored: SubscriptionDocument | null,
-  ): Promise<SubscriptionUpdate | Unchanged> => {
+  const updateFromInvoice: Read<SubscriptionUpdate | Unchanged> = async (event, stored) => {
     if (compareInvoiceEvent(stored, event) === 'stale') return 'stale';
     const fetched = await updateFromProvider(event, stored);
     if (fetched) return fetched;
@@ -105,10 +98,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
   };
 
   /** The state at the provider; null if it cannot be fetched. */
-  const updateFromProvider = async (
-    event: PaymentEvent,
-    stored: SubscriptionDocument | null,
-  ): Promise<SubscriptionUpdate | null> => {
+  const updateFromProvider: Read<SubscriptionUpdate | null> = async (event, stored) => {
     const found = await fetchSubscription(event);
     if (!found) return null;
     const { created = 0 } = event;
@@ -147,18 +137,21 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
       const read = isInvoice(event) ? updateFromInvoice : updateFromSubscription;
       const update = await read(event, stored);
       if (update === 'stale' || update === 'deferred') {
-        const write = update === 'deferred' && stored ? writer.requestingReconcile(stored) : undefined;
-        return { outcome: 'stale', isProjected: false, ...defined({ subscription: known, write }) };
+        const parts = update === 'deferred' && stored ? [writer.requestingReconcile(stored)] : [];
+        return { outcome: 'stale', isProjected: false, ...defined({ subscription: known }), parts };
       }
       const subscription = writer.merge(stored, { id, userId }, update);
-      const isChanged = changedFields(stored, subscription).length > 0;
-      const change = !stored ? 'inserted' : isChanged ? 'updated' : undefined;
+      const at = event.created ?? clock.now();
+      const isChanged = !stored || changedFields(stored, subscription).length > 0;
       return {
         outcome: 'processed',
         subscription,
-        write: writer.writing(stored, subscription),
-        ...(change && { change }),
+        isInserted: !stored,
         isProjected: !stored || !haveSameProjection(stored, subscription),
+        parts: [
+          writer.writing(stored, subscription),
+          isChanged ? await writer.announcing(event.id, subscription, { at }) : undefined,
+        ],
       };
     },
   };

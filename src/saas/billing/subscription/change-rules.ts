@@ -39,10 +39,11 @@ const TRIAL_PAUSE = 'trial_end_without_payment_method';
 export const isCollectionPaused = (subscription: Json): boolean =>
   asText(asObject(subscription['pause_collection'])['behavior']) !== undefined;
 
-const CHANGEABLE = ['active', 'trialing', 'past_due'];
-export const PAUSABLE = CHANGEABLE;
+/** With these statuses, a subscription can be changed or paused. */
+export const CHANGEABLE = ['active', 'trialing', 'past_due'];
+
+/** With these, it can end with its period, or be resumed. */
 export const CANCELLABLE_LATER = [...CHANGEABLE, 'unpaid', 'paused'];
-export const RESUMABLE = CANCELLABLE_LATER;
 
 /** What can be done with what is stored about a subscription; nothing with purchases and grants. */
 export function actionsOf(
@@ -59,8 +60,8 @@ export function actionsOf(
     undo_change: hasChange,
     cancel: CANCELLABLE_LATER.includes(status) && !ends,
     cancel_now: true,
-    resume: RESUMABLE.includes(status) && (ends || isPaused),
-    pause: isOwn && allowPause && PAUSABLE.includes(status) && !isPaused,
+    resume: CANCELLABLE_LATER.includes(status) && (ends || isPaused),
+    pause: isOwn && allowPause && CHANGEABLE.includes(status) && !isPaused,
     pay: ['incomplete', 'past_due', 'unpaid'].includes(status),
   };
   return HELD_ACTIONS.filter((action) => actions[action]);

@@ -12,13 +12,12 @@ import type { Subscription } from '../schemas.js';
 import { isTerminal, type SubscriptionDocument } from '../store.js';
 import {
   CANCELLABLE_LATER,
+  CHANGEABLE,
   endsWithPeriod,
   hasMixedPeriods,
   isCollectionPaused,
   isFlexible,
-  PAUSABLE,
   periodEndOf,
-  RESUMABLE,
   requireChangeable,
   requireOrder,
   requireStatus,
@@ -242,7 +241,7 @@ export function createSubscriptionChanges(
      */
     async resume(userId: string, target: Target = {}, ...by: ChangedBy): Promise<Subscription> {
       const next: NextChange = async (subscription, stored) => {
-        requireStatus(subscription, RESUMABLE);
+        requireStatus(subscription, CANCELLABLE_LATER);
         const isScheduled = subscription['cancel_at_period_end'] === true;
         if (isScheduled || endsWithPeriod(subscription, mainItemOf(subscription, stored)))
           return undoing(subscription, stored) ?? { kind: isScheduled ? 'keep' : 'clear-cancel-at' };
@@ -258,7 +257,7 @@ export function createSubscriptionChanges(
     async pause(userId: string, target: Target = {}, ...by: ChangedBy): Promise<Subscription> {
       const next: NextChange = (subscription, stored) => {
         if (statusOf(subscription) === 'paused' || isCollectionPaused(subscription)) return null;
-        requireStatus(subscription, PAUSABLE);
+        requireStatus(subscription, CHANGEABLE);
         if (!isFlexible(subscription)) throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE({ message: CLASSIC });
         return undoing(subscription, stored) ?? { kind: 'pause' };
       };

@@ -1,5 +1,6 @@
 import { toTimestampOrNull } from '../../../core/http/schemas.js';
 import type { BillingContext } from '../context.js';
+import type { Gateway } from '../provider/gateway.js';
 import { asInteger, asLink, asList, asObject, asText, asTime, type Json } from '../provider/json.js';
 import { createResponseCache } from '../provider/response-cache.js';
 import type { NextInvoice, Subscription } from '../schemas.js';
@@ -30,13 +31,15 @@ export function createSubscriptionDetails({ gateway, plans, clock, log }: Billin
   const upcoming = createResponseCache<Json | null>(clock);
 
   /** Null instead of a failure. The key contains the revision, so that a change is visible at once. */
-  const fetchIfAvailable = async <T>(
+  const fetchIfAvailable = async (
+    cache: typeof expanded,
     { id, rev }: SubscriptionDocument,
     what: string,
-    fetch: (key: string) => Promise<T | null>,
-  ): Promise<T | null> => {
+    fetch: (from: Gateway) => Promise<Json | null>,
+  ): Promise<Json | null> => {
+    if (!gateway) return null;
     try {
-      return await fetch(`${id} ${rev}`);
+      return await cache(`${id} ${rev}`, () => fetch(gateway));
     } catch (err) {
       log.warn({ err, subscription: id }, `${what} could not be fetched from the payment provider`);
       return null;
@@ -44,8 +47,8 @@ export function createSubscriptionDetails({ gateway, plans, clock, log }: Billin
   };
 
   const fetchExpanded = (subscription: SubscriptionDocument) =>
-    fetchIfAvailable(subscription, 'the details of a subscription', async (key) =>
-      gateway ? expanded(key, () => gateway.expandedSubscription(subscription.id)) : null,
+    fetchIfAvailable(expanded, subscription, 'the details of a subscription', (from) =>
+      from.expandedSubscription(subscription.id),
     );
 
   const planOfItem = (priceId: string, { priceId: main, plan }: SubscriptionDocument): string | null =>
@@ -105,8 +108,8 @@ export function createSubscriptionDetails({ gateway, plans, clock, log }: Billin
     /** Null if there is none, or if the provider does not respond. */
     async nextInvoice(subscription: SubscriptionDocument): Promise<NextInvoice | null> {
       if (isTerminal(subscription.status)) return null;
-      const invoice = await fetchIfAvailable(subscription, 'the next invoice', async (key) =>
-        gateway ? upcoming(key, () => gateway.upcomingInvoice(subscription.id)) : null,
+      const invoice = await fetchIfAvailable(upcoming, subscription, 'the next invoice', (from) =>
+        from.upcomingInvoice(subscription.id),
       );
       return invoice && readNextInvoice(invoice);
     },

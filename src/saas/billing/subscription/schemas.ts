@@ -1,6 +1,7 @@
 import type { Static } from 'typebox';
 import { Type } from 'typebox';
-import { nullable, PriceId, Quantity, Time } from '../schemas.js';
+import { Closed, Nullable } from '../../../core/http/schemas.js';
+import { PriceId, Quantity, Time } from '../schemas.js';
 
 /** Changes of a subscription, and what they charge. */
 
@@ -15,10 +16,12 @@ const target = { subscriptionId: Type.Optional(SubscriptionId) };
 
 const When = Type.Enum(['now', 'period_end'], { default: 'now' });
 
-export const ChangeBody = Type.Object(
-  { priceId: PriceId, quantity: Type.Optional(Quantity), when: When, ...target },
-  { additionalProperties: false },
-);
+export const ChangeBody = Closed({
+  priceId: PriceId,
+  quantity: Type.Optional(Quantity),
+  when: When,
+  ...target,
+});
 
 const priceInQuery = {
   priceId: PriceId,
@@ -33,48 +36,42 @@ const priceInQuery = {
 };
 
 /** The same as `ChangeBody`, in a query. */
-export const ChangeQuery = Type.Object({ ...priceInQuery, when: When }, { additionalProperties: false });
+export const ChangeQuery = Closed({ ...priceInQuery, when: When });
 
 /** The same as `AddOnBody`, in a query. */
-export const AddOnQuery = Type.Object(priceInQuery, { additionalProperties: false });
+export const AddOnQuery = Closed(priceInQuery);
 
-export const AddOnBody = Type.Object(
-  { priceId: PriceId, quantity: Type.Optional(Quantity), ...target },
-  { additionalProperties: false },
-);
+export const AddOnBody = Closed({ priceId: PriceId, quantity: Type.Optional(Quantity), ...target });
 
-export const AddOnRemovalBody = Type.Object({ priceId: PriceId, ...target }, { additionalProperties: false });
+export const AddOnRemovalBody = Closed({ priceId: PriceId, ...target });
 
-export const PromotionCodeBody = Type.Object(
-  {
-    code: Type.String({
-      accepts: 'a promotion code of at most 500 letters, digits and hyphens',
-      examples: ['LAUNCH20'],
-      pattern: '^[\\w-]{1,500}$',
-    }),
-    ...target,
-  },
-  { additionalProperties: false },
-);
+export const PromotionCodeBody = Closed({
+  code: Type.String({
+    accepts: 'a promotion code of at most 500 letters, digits and hyphens',
+    examples: ['LAUNCH20'],
+    pattern: '^[\\w-]{1,500}$',
+  }),
+  ...target,
+});
 
-export const CancelBody = Type.Object(
-  { when: Type.Enum(['period_end', 'now'], { default: 'period_end' }), ...target },
-  { additionalProperties: false },
-);
+export const CancelBody = Closed({
+  when: Type.Enum(['period_end', 'now'], { default: 'period_end' }),
+  ...target,
+});
 
-export const TargetBody = Type.Object(target, { additionalProperties: false });
+export const TargetBody = Closed(target);
 
 /** What a change charges now. Amounts are in the currency's smallest unit. */
 export const ChangePreview = Type.Object({
   amountDue: Type.Integer(),
   /** Negative if the change results in a credit for the next invoices. */
   total: Type.Integer(),
-  currency: nullable(Type.String()),
+  currency: Nullable(Type.String()),
   lines: Type.Array(
     Type.Object({
-      description: nullable(Type.String()),
+      description: Nullable(Type.String()),
       amount: Type.Integer(),
-      quantity: nullable(Type.Integer()),
+      quantity: Nullable(Type.Integer()),
       periodStart: Time,
       periodEnd: Time,
     }),

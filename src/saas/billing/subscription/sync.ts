@@ -1,6 +1,5 @@
 import type { ActingProgram } from '../../../core/http/identity.js';
 import type { BillingContext, CommitPart } from '../context.js';
-import { isEntitled } from '../entitlement.js';
 import { isCustomerMissing, subscriptionNotFound } from '../errors.js';
 import { haveSameProjection, type Projector } from '../projection.js';
 import { idOf, type Json } from '../provider/json.js';
@@ -11,7 +10,6 @@ import {
   estimatePastDueSince,
   type SubscriptionKey,
   type SubscriptionWriter,
-  subscriptionNotification,
 } from './writer.js';
 
 /**
@@ -44,7 +42,7 @@ export interface SyncedChange {
 }
 
 export function createSubscriptionSync(
-  { subscriptions, users, plans, event, commit, tryCommit, pastDue, clock, requireGateway }: BillingContext,
+  { subscriptions, users, plans, commit, tryCommit, clock, requireGateway }: BillingContext,
   { writer, projector }: { writer: SubscriptionWriter; projector: Projector },
 ) {
   const merge = (
@@ -79,10 +77,8 @@ export function createSubscriptionSync(
       parts.push(...(await projector.projecting(user, { subscription: after })));
     }
     if (fields.length > 0) {
-      const now = clock.now();
-      const details = { at: now, entitled: isEntitled(after, pastDue, now), ...(actor && { actor }) };
       const id = `refresh:${after.id}:${after.rev}`;
-      parts.push(await event('subscription.updated', subscriptionNotification(id, after, details)));
+      parts.push(await writer.announcing(id, after, { at: clock.now(), actor }));
     }
     return (await tryCommit(parts)) ? synced : null;
   };

@@ -2,7 +2,6 @@ import { type SubscriptionStatus, toTimestamp, toTimestampOrNull } from '../../.
 import { NO_SUBSCRIPTION } from '../entitlement.js';
 import type { Holding } from '../holdings.js';
 import type { Benefits } from '../plans/plans.js';
-import type { HeldView } from '../schemas.js';
 import type { ItemPrice } from '../store.js';
 import type { PlanGrant } from '../users.js';
 
@@ -49,14 +48,9 @@ export const benefitsView = ({ features, limits }: Benefits) => ({
   ),
 });
 
-export const priceView = ({
-  unitAmount,
-  currency,
-  interval,
-  intervalCount,
-}: ItemPrice): NonNullable<HeldView['price']> => ({
+export const priceView = ({ unitAmount, currency, ...period }: ItemPrice) => ({
   amount: unitAmount ?? null,
   currency: currency ?? null,
-  interval,
-  intervalCount,
+  interval: period.interval,
+  intervalCount: period.intervalCount,
 });

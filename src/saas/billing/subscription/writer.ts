@@ -2,11 +2,12 @@ import { isDeepStrictEqual } from 'node:util';
 import type { ActingProgram } from '../../../core/http/identity.js';
 import { type SubscriptionStatus, toTimestamp } from '../../../core/http/schemas.js';
 import { DAY, MINUTE } from '../../../core/kernel/clock.js';
-import { present } from '../../../core/kernel/fields.js';
+import { defined, present } from '../../../core/kernel/fields.js';
+import type { Effect } from '../../../core/ops/commit.js';
 import type { Write } from '../../../core/storage/collection.js';
 import { changeTo } from '../../../core/storage/semantics.js';
 import type { BillingContext } from '../context.js';
-import type { BillingEvents } from '../notifications.js';
+import { isEntitled } from '../entitlement.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
 import { isTerminal, type SubscriptionDocument } from '../store.js';
 import type { Snapshot } from './snapshot.js';
@@ -40,20 +41,66 @@ export type SubscriptionWriter = ReturnType<typeof createSubscriptionWriter>;
 /** How long after the end of a period a sync runs if no event has arrived. */
 const RECONCILE_DELAY_MS = DAY;
 
-export function createSubscriptionWriter({ subscriptions, clock }: BillingContext) {
+export function createSubscriptionWriter({ subscriptions, event, pastDue, clock }: BillingContext) {
   return {
-    /** The stored subscription with an update. */
-    merge: (
+    /** The stored subscription with an update. Fields that are cleared or unknown are absent. */
+    merge(
       stored: SubscriptionDocument | null,
-      key: SubscriptionKey,
+      { id, userId }: SubscriptionKey,
       update: SubscriptionUpdate,
-    ): SubscriptionDocument => merge(stored, key, update, clock.now()),
+    ): SubscriptionDocument {
+      const { snapshot, isUncertain } = update;
+      const now = clock.now();
+      const at = Math.max(stored?.at ?? 0, update.at ?? 0);
+      const statusAt = Math.max(stored?.statusAt ?? 0, update.statusAt ?? 0, at);
+      const terms = Object.assign({ startedAt: now }, INITIAL_TERMS, stored, snapshot);
+      const isPastDue = terms.status === 'past_due';
+      const beganAt = update.pastDueSince ?? (update.statusAt || update.at || update.receivedAt || now);
+      const changeCheckAt = update.isChangeAnswered ? undefined : openCheck(stored, now);
+      const planned = earliest(changeCheckAt, reconcileTimeOf(terms, now));
+      const reconcileAt = isUncertain === true ? now : earliest(isUncertain && stored?.recheckAt, planned);
+      const document = Object.assign(terms, {
+        id,
+        userId: stored?.userId ?? userId,
+        cancelAtPeriodEnd: terms.cancelAtPeriodEnd === true,
+        items: terms.items ?? [],
+        pastDueSince: isPastDue ? (stored?.pastDueSince ?? beganAt) : undefined,
+        recheckAt: isTerminal(terms.status) ? undefined : reconcileAt,
+        changeCheckAt: isTerminal(terms.status) ? undefined : changeCheckAt,
+        heardAt: Math.max(stored?.heardAt ?? 0, update.receivedAt ?? now),
+        at,
+        statusAt,
+        rev: (stored?.rev ?? 0) + 1,
+        createdAt: stored?.createdAt ?? now,
+        updatedAt: now,
+      });
+      return present<SubscriptionDocument>(document);
+    },
 
     /** The write of a merged document, made if the revision is still the one that was read. */
     writing: (stored: SubscriptionDocument | null, merged: SubscriptionDocument): Write =>
       stored
         ? subscriptions.changing(stateOf(stored), changeTo(stored, merged))
         : subscriptions.inserting(merged),
+
+    /** The event about an update, for its commit. @param actor the program that has made it for the user */
+    announcing(
+      eventId: string,
+      updated: SubscriptionDocument,
+      { at, actor }: { at: number; actor?: ActingProgram | undefined },
+    ): Promise<Effect> {
+      const { id: subscriptionId, userId, plan } = updated;
+      return event('subscription.updated', {
+        id: eventId,
+        at: toTimestamp(at),
+        userId,
+        subscriptionId,
+        status: updated.status as SubscriptionStatus,
+        plan,
+        entitled: isEntitled(updated, pastDue, clock.now()),
+        ...defined({ actor }),
+      });
+    },
 
     /**
      * Before a change at the provider: schedules a sync that finds its result, whatever is synced in between, unless the provider answers.
@@ -73,40 +120,6 @@ export function createSubscriptionWriter({ subscriptions, clock }: BillingContex
 
 /** Each write increases the revision. */
 const stateOf = ({ id, rev }: SubscriptionDocument) => ({ id, rev });
-
-/** The stored subscription with an update. Fields that are cleared or unknown are absent. */
-function merge(
-  stored: SubscriptionDocument | null,
-  { id, userId }: SubscriptionKey,
-  update: SubscriptionUpdate,
-  now: number,
-): SubscriptionDocument {
-  const { snapshot, isUncertain } = update;
-  const at = Math.max(stored?.at ?? 0, update.at ?? 0);
-  const statusAt = Math.max(stored?.statusAt ?? 0, update.statusAt ?? 0, at);
-  const terms = Object.assign({ startedAt: now }, INITIAL_TERMS, stored, snapshot);
-  const isPastDue = terms.status === 'past_due';
-  const beganAt = update.pastDueSince ?? (update.statusAt || update.at || update.receivedAt || now);
-  const changeCheckAt = update.isChangeAnswered ? undefined : openCheck(stored, now);
-  const planned = earliest(changeCheckAt, reconcileTimeOf(terms, now));
-  const reconcileAt = isUncertain === true ? now : earliest(isUncertain && stored?.recheckAt, planned);
-  const document = Object.assign(terms, {
-    id,
-    userId: stored?.userId ?? userId,
-    cancelAtPeriodEnd: terms.cancelAtPeriodEnd === true,
-    items: terms.items ?? [],
-    pastDueSince: isPastDue ? (stored?.pastDueSince ?? beganAt) : undefined,
-    recheckAt: isTerminal(terms.status) ? undefined : reconcileAt,
-    changeCheckAt: isTerminal(terms.status) ? undefined : changeCheckAt,
-    heardAt: Math.max(stored?.heardAt ?? 0, update.receivedAt ?? now),
-    at,
-    statusAt,
-    rev: (stored?.rev ?? 0) + 1,
-    createdAt: stored?.createdAt ?? now,
-    updatedAt: now,
-  });
-  return present<SubscriptionDocument>(document);
-}
 
 /** Fields for internal use, which are not terms of the subscription at the provider. */
 const INTERNAL_FIELDS = new Set(
@@ -165,22 +178,4 @@ function reconcileTimeOf(
     return trialEnd > now ? trialEnd : now + Math.min(DAY, Math.max(MINUTE, now - trialEnd));
   const end = currentPeriodEnd ?? trialEnd;
   return isTerminal(status ?? '') || end == null ? undefined : Math.max(end, now) + RECONCILE_DELAY_MS;
-}
-
-/** The payload of `subscription.updated`. */
-export function subscriptionNotification(
-  eventId: string,
-  { id: subscriptionId, userId, plan, status }: SubscriptionDocument,
-  { at, entitled, actor }: { at: number; entitled: boolean; actor?: ActingProgram },
-): BillingEvents['subscription.updated'] {
-  return {
-    id: eventId,
-    at: toTimestamp(at),
-    userId,
-    subscriptionId,
-    status: status as SubscriptionStatus,
-    plan,
-    entitled,
-    ...(actor && { actor }),
-  };
 }
