@@ -1,10 +1,10 @@
 import { type Static, Type } from 'typebox';
-import { Timestamp, toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
+import { Nullable, Timestamp, toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import type { Collection, DeclaredField, Page, Where } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
 import type { CustomerLinks } from './customers/customers.js';
-import { nullable, Time } from './schemas.js';
+import { Time } from './schemas.js';
 import type { PaymentDocument, SubscriptionDocument } from './store.js';
 
 /** Subscriptions and payments of all users, for the operator. */
@@ -22,7 +22,7 @@ export interface RecordQuery extends Narrowed {
   limit: number;
 }
 
-const NullableText = nullable(Type.String());
+const NullableText = Nullable(Type.String());
 
 /** What every record has. */
 const owned = {
@@ -52,7 +52,7 @@ export type SubscriptionRecord = Static<typeof SubscriptionRecord>;
 
 const PaymentRecord = Type.Object({
   ...owned,
-  amount: nullable(Type.Integer()),
+  amount: Nullable(Type.Integer()),
   currency: NullableText,
   refundedAmount: Type.Integer(),
   /** The status of the newest dispute. */
