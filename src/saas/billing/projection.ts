@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { defined } from '../../core/kernel/fields.js';
 import type { BillingContext, CommitPart } from './context.js';
 import { mayEntitle, NO_SUBSCRIPTION, selectShown } from './entitlement.js';
 import type { HeldChanges, Holding, Holdings } from './holdings.js';
@@ -41,14 +42,10 @@ export const haveSameProjection = (before: SubscriptionDocument, after: Subscrip
   ACCESS_TERMS.every((name) => isDeepStrictEqual(before[name], after[name]));
 
 const accessTermsOf = ({ id, status, plan, startedAt, subscription, purchase }: Holding): AccessTerms => {
-  const [item] = purchase?.items ?? [];
-  const livemode = purchase?.livemode;
-  const bought = {
-    ...{ id, status, plan, startedAt },
-    ...(item && { quantity: item.quantity }),
-    ...(livemode !== undefined && { livemode }),
-  };
-  if (!subscription) return bought;
-  const terms = ACCESS_TERMS.map((name) => [name, subscription[name]]);
-  return Object.fromEntries(terms.filter(([, value]) => value !== undefined));
+  if (subscription) {
+    const terms = ACCESS_TERMS.map((name) => [name, subscription[name]]);
+    return defined(Object.fromEntries(terms)) as AccessTerms;
+  }
+  const { livemode, items: [item] = [] } = purchase ?? {};
+  return defined({ id, status, plan, startedAt, quantity: item?.quantity, livemode });
 };

@@ -62,8 +62,24 @@ export const isPaymentOf = (
 ): boolean => id === paymentId || paymentIntentId === paymentId;
 
 export function createPurchaseList({ purchases, payments }: { purchases: Purchases; payments: Payments }) {
-  const view = async (purchase: PurchaseDocument): Promise<Purchase> =>
-    purchaseView(purchase, await findPaymentOf(payments, purchase));
+  const view = async (purchase: PurchaseDocument): Promise<Purchase> => {
+    const { id, plan, items, amount = null, currency = null, at } = purchase;
+    const payment = await findPaymentOf(payments, purchase);
+    const { refundedAmount = 0 } = payment ?? {};
+    const isRefunded = payment !== null && isReturned(payment);
+    const isPaid = purchase.status === 'paid';
+    return {
+      id,
+      status: isPaid && isRefunded ? 'refunded' : purchase.status,
+      plan: plan === UNKNOWN_PLAN ? null : plan,
+      items,
+      amount,
+      currency,
+      refundedAmount,
+      refundableAmount: isPaid && !isRefunded ? Math.max(0, (amount ?? 0) - refundedAmount) : 0,
+      purchasedAt: toTimestamp(at),
+    };
+  };
 
   return {
     /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
@@ -78,25 +94,5 @@ export function createPurchaseList({ purchases, payments }: { purchases: Purchas
       const pages = pagesOf(purchases, { where: { userId }, sort: 'at', desc: true });
       for await (const views of mapPages(pages, view)) yield await Promise.all(views);
     },
-  };
-}
-
-function purchaseView(
-  { id, plan, items, amount, currency, at, ...purchase }: PurchaseDocument,
-  payment: PaymentDocument | null,
-): Purchase {
-  const { refundedAmount = 0 } = payment ?? {};
-  const isRefunded = payment !== null && isReturned(payment);
-  const isPaid = purchase.status === 'paid';
-  return {
-    id,
-    status: isPaid && isRefunded ? 'refunded' : purchase.status,
-    plan: plan === UNKNOWN_PLAN ? null : plan,
-    items,
-    amount: amount ?? null,
-    currency: currency ?? null,
-    refundedAmount,
-    refundableAmount: isPaid && !isRefunded ? Math.max(0, (amount ?? 0) - refundedAmount) : 0,
-    purchasedAt: toTimestamp(at),
   };
 }

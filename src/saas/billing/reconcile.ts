@@ -1,19 +1,14 @@
 import { DAY, MINUTE, SECOND } from '../../core/kernel/clock.js';
 import type { Job } from '../../core/ops/jobs.js';
 import { countEach, purgeEach, purgeMatching } from '../../core/ops/purge.js';
-import type { Collection } from '../../core/storage/collection.js';
+import type { Collection, Where } from '../../core/storage/collection.js';
 import { pagesOf } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
 import { isSubscriptionMissing } from './errors.js';
 import type { ChargeRecorder } from './events/charges.js';
 import type { EventProcessor } from './events/processor.js';
 import type { PurchaseRecorder } from './events/purchase-recorder.js';
-import {
-  EVENT_OUTCOMES,
-  type PaymentEventDocument,
-  type PaymentEvents,
-  type SubscriptionDocument,
-} from './store.js';
+import { EVENT_OUTCOMES, type PaymentEventDocument, type SubscriptionDocument } from './store.js';
 import type { SubscriptionSync } from './subscription/sync.js';
 
 export interface BillingJobDependencies {
@@ -63,23 +58,14 @@ export function createBillingJobs(context: BillingContext, deps: BillingJobDepen
   const { processor, sync } = deps;
 
   /** Processes every matching event; a failure does not stop the others. */
-  const resumeAll = async (
-    where: Parameters<PaymentEvents['page']>[0]['where'] & object,
-    signal: AbortSignal,
-  ): Promise<void> => {
+  const resumeAll = async (where: Where<PaymentEventDocument>, signal: AbortSignal): Promise<void> => {
     for await (const page of pagesOf(paymentEvents, { where, sort: 'receivedAt' }, PAGE_SIZE))
       for (const document of page) {
         if (signal.aborted) return;
-        await resume(document);
+        await processor.resume(document).catch((err: unknown) => {
+          log.warn({ err, event: document.id }, 'a payment event could not be processed in the background');
+        });
       }
-  };
-
-  const resume = async (document: PaymentEventDocument): Promise<void> => {
-    try {
-      await processor.resume(document);
-    } catch (err) {
-      log.warn({ err, event: document.id }, 'a payment event could not be processed in the background');
-    }
   };
 
   /** Syncs one subscription. Returns whether the provider responded. */

@@ -63,7 +63,11 @@ export function createResync(
     async run(options: ResyncOptions = {}): Promise<ResyncReport> {
       const { userId, since, skipEvents = false, dryRun = false, onProgress, onEvents, signal } = options;
       requireGateway();
-      const all = await allOf(customers, userId === undefined ? { sort: 'id' } : ofUser(userId));
+      const wanted =
+        userId === undefined
+          ? ({ sort: 'id' } as const)
+          : ({ where: { userId }, sort: 'createdAt' } as const);
+      const all = await allOf(customers, wanted);
       const { customerIds, ...events } = skipEvents
         ? NO_EVENTS
         : await recovery.compare(
@@ -115,8 +119,6 @@ function customersByUser(customers: readonly CustomerDocument[]): Map<string, st
   for (const { id, userId } of customers) groups.set(userId, [...(groups.get(userId) ?? []), id]);
   return groups;
 }
-
-const ofUser = (userId: string) => ({ where: { userId }, sort: 'createdAt' }) as const;
 
 function changeOf({ id, before, after, fields }: SyncedSubscription): ResyncChange | null {
   if (fields.length === 0) return null;

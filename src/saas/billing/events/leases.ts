@@ -82,11 +82,10 @@ export function createEventLeases(events: PaymentEvents, { clock, wait }: { cloc
     },
 
     /** Stores a new event that the background job processes. False if it was received before. */
-    enqueue: (event: PaymentEvent, payload: string): Promise<boolean> =>
-      events
-        .insert(documentOf(event, { payload, leaseUntil: clock.now() }))
-        .then(() => true, nullIfTaken)
-        .then((isNew) => isNew ?? false),
+    async enqueue(event: PaymentEvent, payload: string): Promise<boolean> {
+      const document = documentOf(event, { payload, leaseUntil: clock.now() });
+      return (await events.insert(document).then(() => true, nullIfTaken)) === true;
+    },
 
     /** The write of the outcome. The body remains only of events that are retried. */
     completing({ event, payload, stored, isLeased }: ReceivedEvent, outcome: EventOutcome): Write {

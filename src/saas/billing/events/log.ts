@@ -6,7 +6,6 @@ import type { Page, Where } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
 import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
-import type { DashboardUrl } from '../provider/dashboard.js';
 import type { EventOutcome, PaymentEventDocument } from '../store.js';
 import { type EventLeases, EventTaken } from './leases.js';
 import type { EventProcessor, ProcessOptions } from './processor.js';
@@ -68,16 +67,28 @@ export function createEventLog(
   const record = (event: 'webhook.replayed' | 'webhook.assigned', by: Operator, detail: object) =>
     audit.entry({ event, ...auditActor(by), detail: JSON.stringify(detail) });
 
+  const view = ({ id, type, objectId, attempts, ...document }: PaymentEventDocument): EventRecord => ({
+    id,
+    type,
+    outcome: document.outcome ?? 'pending',
+    objectId,
+    about: document.about ?? null,
+    receivedAt: toTimestamp(document.receivedAt),
+    attempts,
+    dashboardUrl: dashboardUrl(id),
+  });
+
   return {
     /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
-    async list({ outcome, id, about, ...rest }: EventQuery): Promise<Page<EventRecord>> {
-      const where = whereOf({ outcome, id, about });
-      const page = await readPage(paymentEvents, { where, sort: 'receivedAt', desc: true, ...rest });
-      return { ...page, items: page.items.map((document) => view(document, dashboardUrl)) };
+    async list(query: EventQuery): Promise<Page<EventRecord>> {
+      const { after, limit } = query;
+      const order = { where: whereOf(query), sort: 'receivedAt', desc: true } as const;
+      const { items, next } = await readPage(paymentEvents, { ...order, after, limit });
+      return { items: items.map(view), next };
     },
 
     /** @throws NOT_FOUND */
-    find: async (id: string): Promise<EventRecord> => view(await read(id), dashboardUrl),
+    find: async (id: string): Promise<EventRecord> => view(await read(id)),
 
     /**
      * The body of an event: the stored one, else as the provider has it now; null if neither has it. A completed event is
@@ -117,27 +128,9 @@ export function createEventLog(
 }
 
 /** One of the conditions that an index serves. */
-function whereOf({
-  outcome,
-  id,
-  about,
-}: Pick<EventQuery, 'outcome' | 'id' | 'about'>): Where<PaymentEventDocument> {
+function whereOf({ outcome, id, about }: EventQuery): Where<PaymentEventDocument> {
   if (id !== undefined) return { id };
   const stored = outcome === 'pending' ? null : outcome;
   if (about !== undefined) return { about, ...(stored !== undefined && { outcome: stored }) };
   return { outcome: stored === undefined ? 'processed' : stored };
 }
-
-const view = (
-  { id, type, outcome, objectId, about, receivedAt, attempts }: PaymentEventDocument,
-  dashboardUrl: DashboardUrl,
-): EventRecord => ({
-  id,
-  type,
-  outcome: outcome ?? 'pending',
-  objectId,
-  about: about ?? null,
-  receivedAt: toTimestamp(receivedAt),
-  attempts,
-  dashboardUrl: dashboardUrl(id),
-});

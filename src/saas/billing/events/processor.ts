@@ -239,11 +239,6 @@ function createOwnerLookup(
   { subscriptions, users }: BillingContext,
   { links, charges }: { links: CustomerLinks; charges: ChargeRecorder },
 ) {
-  const linkedOwner = async (userId: string, customerId: string | undefined): Promise<EventOwner> => {
-    const link = customerId === undefined ? undefined : await links.linking(userId, customerId);
-    return { userId, ...(link && { link }) };
-  };
-
   const findOwner = async (event: PaymentEvent, assignedTo?: string): Promise<EventOwner | null> => {
     const { subscriptionId, customerId, metadataUserId, referenceUserId } = event;
     const subscription = subscriptionId && (await subscriptions.findOne({ id: subscriptionId }));
@@ -252,7 +247,9 @@ function createOwnerLookup(
     if (linked !== null) return { userId: linked };
     const named = metadataUserId ?? referenceUserId;
     const userId = named !== undefined && (await users.find(named)) ? named : assignedTo;
-    return userId === undefined ? null : linkedOwner(userId, customerId);
+    if (userId === undefined) return null;
+    const link = customerId === undefined ? undefined : await links.linking(userId, customerId);
+    return { userId, ...(link && { link }) };
   };
 
   /** By the payment; else by the customer, whom only the provider knows if the event is about a dispute. */

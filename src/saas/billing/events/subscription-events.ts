@@ -74,13 +74,14 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
     // Some of the items could name another plan than all.
     const object = isPartial(event) ? { ...event.object, items: undefined } : event.object;
     const snapshot = readEventSnapshot({ ...event, object }, plans, stored);
-    const order = compareSubscriptionEvent(stored, event, snapshot.status ?? undefined);
+    const { status, ...terms } = snapshot;
+    const order = compareSubscriptionEvent(stored, event, status ?? undefined);
     const update = { snapshot, ...timesOf(event), isUncertain: false };
     const isOlder = stored && event.created !== undefined && event.created < stored.statusAt;
     const keepsStatus = order === 'apply' && isOlder && event.type !== 'customer.subscription.deleted';
     // A status that was derived from an invoice without a request to the provider remains uncertain.
     return keepsStatus
-      ? { order, update: { ...update, snapshot: omit(snapshot, 'status'), isUncertain: 'unchanged' } }
+      ? { order, update: { ...update, snapshot: terms, isUncertain: 'unchanged' } }
       : { order, update };
   };
 
@@ -177,11 +178,6 @@ const reportsFailure = ({ type, object }: PaymentEvent): boolean =>
   type === 'invoice.payment_failed' || object['status'] === 'past_due';
 
 const timesOf = ({ created: at, receivedAt }: PaymentEvent) => defined({ at, receivedAt });
-
-function omit(snapshot: Snapshot, field: keyof Snapshot): Snapshot {
-  const { [field]: _, ...rest } = snapshot;
-  return rest;
-}
 
 /**
  * - `apply`: newer than the stored state

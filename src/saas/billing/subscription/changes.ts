@@ -7,7 +7,7 @@ import { billingErrors } from '../errors.js';
 import { type Holdings, isRunning } from '../holdings.js';
 import { MAIN_FAMILY } from '../plans/plans.js';
 import { asInteger, asList, idOf, type Json } from '../provider/json.js';
-import { PRORATIONS, type SubscriptionChange } from '../provider/subscription-changes.js';
+import { PRORATIONS, type Proration, type SubscriptionChange } from '../provider/subscription-changes.js';
 import type { Subscription } from '../schemas.js';
 import { isTerminal, type SubscriptionDocument } from '../store.js';
 import {
@@ -76,9 +76,7 @@ export function createSubscriptionChanges(
   const { plans, config, throttle, requireGateway } = context;
   const orders = createOrders(context, holdings);
   const { mainItemOf, undoing } = orders;
-  const prorationOf = ({
-    proration = config.billingProration ?? 'always_invoice',
-  }: Pick<PlanChange, 'proration'>) => {
+  const prorationOf = (proration: Proration = config.billingProration ?? 'always_invoice') => {
     requireOneOf('proration', proration, PRORATIONS);
     return proration;
   };
@@ -92,7 +90,7 @@ export function createSubscriptionChanges(
     changeOf: (subscription: Json, stored: SubscriptionDocument, order: Order) => Promise<OrderedItem | null>,
   ): Promise<ChangePreview> => {
     requireOrder(order);
-    const proration = prorationOf(order);
+    const proration = prorationOf(order.proration);
     const gateway = requireGateway();
     const stored = await orders.select(userId, target);
     const { id, currentPeriodEnd } = stored;
@@ -115,7 +113,7 @@ export function createSubscriptionChanges(
       const { when = 'now', priceId, quantity } = order;
       requireOrder(order);
       requireOneOf('when', when, ['now', 'period_end']);
-      const proration = prorationOf(order);
+      const proration = prorationOf(order.proration);
       const next: NextChange = async (subscription, stored) => {
         requireChangeable(subscription);
         const item = await orders.itemChange(subscription, stored, order);
@@ -139,7 +137,7 @@ export function createSubscriptionChanges(
      */
     async setAddOn(userId: string, order: AddOnOrder, ...by: ChangedBy): Promise<Subscription> {
       requireOrder(order);
-      const proration = prorationOf(order);
+      const proration = prorationOf(order.proration);
       const next: NextChange = async (subscription, stored) => {
         requireChangeable(subscription);
         const item = await orders.addOnChange(subscription, stored, order);
@@ -168,7 +166,7 @@ export function createSubscriptionChanges(
       const held = (await holdings.listBought(userId)).filter((one) => isRunning(one));
       const own = held.find(({ family }) => family === plan);
       if (own) return changes.cancel(userId, { subscriptionId: own.id }, ...by);
-      const behavior = prorationOf(defined({ proration }));
+      const behavior = prorationOf(proration);
       const next: NextChange = (subscription, stored) => {
         const itemId = idOf(orders.addOnItem(subscription, stored, plan));
         if (itemId === undefined) return null;
