@@ -1,7 +1,7 @@
-import { type Static, type TSchema, Type } from 'typebox';
+import type { Static, TSchema } from 'typebox';
 import { actingProgramOf } from '../../core/http/identity.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
-import { Envelope, Next, ok } from '../../core/http/schemas.js';
+import { Envelope, ok } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { defined } from '../../core/kernel/fields.js';
 import type { CheckoutService } from './checkout/service.js';
@@ -13,16 +13,18 @@ import {
   CheckoutAnswer,
   CheckoutBody,
   DuplicateSubscriptions,
-  HoldingsView,
-  Invoice,
+  HoldingsAnswer,
+  InvoicesAnswer,
   PageQuery,
-  Plan,
+  PlansAnswer,
+  PortalAnswer,
   PortalBody,
-  Purchase,
-  QuotaView,
-  Subscription,
+  PurchasesAnswer,
+  type Subscription,
+  SubscriptionAnswer,
   SubscriptionQuery,
   SyncBody,
+  UsageAnswer,
 } from './schemas.js';
 import type { SubscriptionChanges } from './subscription/changes.js';
 import type { Duplicates } from './subscription/duplicates.js';
@@ -33,7 +35,7 @@ import {
   AddOnRemovalBody,
   CancelBody,
   ChangeBody,
-  ChangePreview,
+  ChangePreviewAnswer,
   ChangeQuery,
   PromotionCodeBody,
   TargetBody,
@@ -78,16 +80,15 @@ function addHostedPages(fastify: FastifyTypebox, options: BillingPluginOptions):
     async (request) => ok(await checkout.open(request.saas.user, request.body)),
   );
 
-  const portal = Envelope(Type.Object({ url: Type.String() }));
   fastify.post(
     '/billing/create-portal-session',
-    { ...forPeople, schema: { body: PortalBody, response: { 200: portal } } },
+    { ...forPeople, schema: { body: PortalBody, response: { 200: PortalAnswer } } },
     async (request) => ok(await openPortal(request.saas.user, request.body.returnPath)),
   );
 
   fastify.post(
     '/billing/sync',
-    { ...forPeople, schema: { body: SyncBody, response: { 200: Envelope(Subscription) } } },
+    { ...forPeople, schema: { body: SyncBody, response: { 200: SubscriptionAnswer } } },
     async (request) => ok(await subscription.sync(request.saas.user, request.body.sessionId)),
   );
 }
@@ -97,7 +98,7 @@ function addReading(fastify: FastifyTypebox, options: BillingPluginOptions): voi
   const asking = { config: reading, handlerTimeout: PROVIDER_TIMEOUT_MS };
   fastify.get(
     '/billing/subscription',
-    { ...asking, schema: { querystring: SubscriptionQuery, response: { 200: Envelope(Subscription) } } },
+    { ...asking, schema: { querystring: SubscriptionQuery, response: { 200: SubscriptionAnswer } } },
     async (request) => {
       const withNextInvoice = request.query.include === 'nextInvoice';
       return ok(await subscription.current(request.saas.user.id, { withNextInvoice }));
@@ -106,32 +107,31 @@ function addReading(fastify: FastifyTypebox, options: BillingPluginOptions): voi
 
   fastify.get(
     '/billing/holdings',
-    { ...asking, schema: { response: { 200: Envelope(HoldingsView) } } },
+    { ...asking, schema: { response: { 200: HoldingsAnswer } } },
     async (request) => ok(await subscription.holdings(request.saas.user.id)),
   );
 
   fastify.get(
     '/billing/invoices',
-    { ...asking, schema: { response: { 200: Envelope(Type.Array(Invoice)) } } },
+    { ...asking, schema: { response: { 200: InvoicesAnswer } } },
     async (request) => ok(await catalog.invoices(request.saas.user.id)),
   );
 
   fastify.get(
     '/billing/plans',
-    { ...asking, config: access('public'), schema: { response: { 200: Envelope(Type.Array(Plan)) } } },
+    { ...asking, config: access('public'), schema: { response: { 200: PlansAnswer } } },
     async () => ok(await catalog.plans()),
   );
 
   fastify.get(
     '/billing/usage',
-    { config: reading, schema: { response: { 200: Envelope(Type.Array(QuotaView)) } } },
+    { config: reading, schema: { response: { 200: UsageAnswer } } },
     async (request) => ok(await quotas.list(request.saas.user.id)),
   );
 
-  const page = Envelope(Type.Object({ purchases: Type.Array(Purchase), next: Next }));
   fastify.get(
     '/billing/purchases',
-    { config: reading, schema: { querystring: PageQuery, response: { 200: page } } },
+    { config: reading, schema: { querystring: PageQuery, response: { 200: PurchasesAnswer } } },
     async (request) => {
       const { items, next } = await purchases.page(request.saas.user.id, request.query.after);
       return ok({ purchases: items, next });
@@ -151,7 +151,7 @@ function addChanges(fastify: FastifyTypebox, { changes, allowPause }: BillingPlu
       {
         config: access('user', { agentScope: 'billing:write' }),
         handlerTimeout: CHANGE_TIMEOUT_MS,
-        schema: { body, response: { 200: Envelope(Subscription) } },
+        schema: { body, response: { 200: SubscriptionAnswer } },
       },
       async (request) => {
         const by: ChangedBy = [requestSource(request).ip, actingProgramOf(request.saas)];
@@ -182,7 +182,7 @@ function addChanges(fastify: FastifyTypebox, { changes, allowPause }: BillingPlu
       {
         config: reading,
         handlerTimeout: CHANGE_TIMEOUT_MS,
-        schema: { querystring, response: { 200: Envelope(ChangePreview) } },
+        schema: { querystring, response: { 200: ChangePreviewAnswer } },
       },
       async (request) => {
         const { quantity, ...order } = request.query as Static<typeof ChangeQuery>;

@@ -66,6 +66,8 @@ export const PortalBody = Closed({
   ),
 });
 
+export const PortalAnswer = Envelope(Type.Object({ url: Type.String() }));
+
 export const Time = Nullable(Timestamp);
 
 const Limits = Type.Record(Type.String(), Nullable(Type.Integer()));
@@ -164,6 +166,8 @@ export const Subscription = Type.Object({
 });
 export type Subscription = Static<typeof Subscription>;
 
+export const SubscriptionAnswer = Envelope(Subscription);
+
 /** What can be done with a subscription: the routes of these names, and `pay` the open invoice at `paymentUrl`. */
 export const HELD_ACTIONS = [
   'change',
@@ -219,6 +223,8 @@ export const QuotaView = Type.Object({
 });
 export type QuotaView = Static<typeof QuotaView>;
 
+export const UsageAnswer = Envelope(Type.Array(QuotaView));
+
 /** What a user holds, and what follows from it. `status`, `plan` and `entitled` as in `User.subscription`. */
 export const HoldingsView = Type.Object({
   status: SubscriptionStatus,
@@ -229,6 +235,8 @@ export const HoldingsView = Type.Object({
   ...benefits,
 });
 export type HoldingsView = Static<typeof HoldingsView>;
+
+export const HoldingsAnswer = Envelope(HoldingsView);
 
 export const SyncBody = Closed({
   sessionId: Type.Optional(
@@ -262,6 +270,8 @@ export const Plan = Type.Object({
 });
 export type Plan = Static<typeof Plan>;
 
+export const PlansAnswer = Envelope(Type.Array(Plan));
+
 export const Invoice = Type.Object({
   id: Type.String(),
   number: Nullable(Type.String()),
@@ -276,6 +286,8 @@ export const Invoice = Type.Object({
   subscriptionId: Nullable(Type.String()),
 });
 export type Invoice = Static<typeof Invoice>;
+
+export const InvoicesAnswer = Envelope(Type.Array(Invoice));
 
 /** A one-time purchase. Amounts are in the currency's smallest unit. `id` is the ID of the checkout session. */
 export const Purchase = Type.Object({
@@ -292,6 +304,8 @@ export const Purchase = Type.Object({
 export type Purchase = Static<typeof Purchase>;
 
 export const PageQuery = Closed({ after: After });
+
+export const PurchasesAnswer = Envelope(Type.Object({ purchases: Type.Array(Purchase), next: Next }));
 
 /** See `EventOutcome` (store.ts) and `WebhookOutcome` (webhook.ts). */
 const Outcome = Type.Enum(['processed', 'duplicate', 'ignored', 'stale', 'unmatched']);

@@ -1,6 +1,6 @@
 import type { Static } from 'typebox';
 import { Type } from 'typebox';
-import { Closed, Nullable } from '../../../core/http/schemas.js';
+import { Closed, Envelope, Nullable } from '../../../core/http/schemas.js';
 import { PriceId, Quantity, Time } from '../schemas.js';
 
 /** Changes of a subscription, and what they charge. */
@@ -80,3 +80,5 @@ export const ChangePreview = Type.Object({
   nextChargeAt: Time,
 });
 export type ChangePreview = Static<typeof ChangePreview>;
+
+export const ChangePreviewAnswer = Envelope(ChangePreview);
