@@ -177,6 +177,7 @@ function serverOf(program) {
     webhooks: true,
     settingsEncryptionKey: `${secret}settings`,
     passkeys: true,
+    organizations: true,
     emailLogin: true,
     accountPages: true,
     paymentSecretKey: 'sk_test_x',

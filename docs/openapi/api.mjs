@@ -339,7 +339,7 @@ export const account = {
     id: 'deleteAccount',
     summary: 'Delete the account',
     description: 'Ends its subscriptions and deletes its data. It cannot be undone.',
-    errors: [...PROOF, ...PROVIDER, 'STILL_REFERENCED'],
+    errors: ['LAST_OWNER', ...PROOF, ...PROVIDER, 'STILL_REFERENCED'],
   },
   'GET /api/user/export': {
     id: 'exportAccount',
@@ -469,6 +469,95 @@ export const billing = {
       required: ['id', 'type'],
     },
     errors: ['INVALID_SIGNATURE', 'EVENT_IN_PROGRESS', ...PROVIDER],
+  },
+};
+
+const OF_MEMBER = ['ORGANIZATION_NOT_FOUND'];
+const BY_ROLE = [...OF_MEMBER, 'ROLE_REQUIRED'];
+
+export const organizations = {
+  'POST /api/organizations': {
+    id: 'createOrganization',
+    summary: 'Create an organization, which belongs to the user',
+    description: 'Without `slug`, one is made of the name.',
+    errors: ['SLUG_TAKEN', 'NOT_FOUND'],
+  },
+  'GET /api/organizations': {
+    id: 'listOrganizations',
+    summary: 'The organizations of the user, with the role in each, and the active one of the session',
+  },
+  'POST /api/organizations/active': {
+    id: 'chooseOrganization',
+    summary: 'Choose the organization that is active in this session',
+    description: 'By ID or slug; `null` for none.',
+    errors: OF_MEMBER,
+  },
+  'GET /api/organizations/:organization': {
+    id: 'getOrganization',
+    summary: 'An organization of the user',
+    errors: OF_MEMBER,
+  },
+  'PATCH /api/organizations/:organization': {
+    id: 'updateOrganization',
+    summary: 'Change the name, the slug or the logo',
+    description: 'With the permission `organization:update`.',
+    errors: [...BY_ROLE, 'SLUG_TAKEN'],
+  },
+  'DELETE /api/organizations/:organization': {
+    id: 'deleteOrganization',
+    summary: 'Delete an organization with its data, and cancel its subscriptions',
+    description: 'Owners only.',
+    errors: [...BY_ROLE, 'PAYMENT_PROVIDER_ERROR'],
+  },
+  'GET /api/organizations/:organization/members': {
+    id: 'listMembers',
+    summary: 'The members, the oldest first',
+    errors: OF_MEMBER,
+  },
+  'PATCH /api/organizations/:organization/members/:userId': {
+    id: 'changeMember',
+    summary: 'Change the role of a member',
+    description: 'With the permission `members:manage`, and all permissions of both roles.',
+    errors: [...BY_ROLE, 'LAST_OWNER', 'NOT_FOUND'],
+  },
+  'DELETE /api/organizations/:organization/members/:userId': {
+    id: 'removeMember',
+    summary: 'Remove a member, or leave',
+    description: 'Everyone can leave. With the permission `members:manage`, others can be removed.',
+    errors: [...BY_ROLE, 'LAST_OWNER', 'NOT_FOUND'],
+  },
+  'POST /api/organizations/:organization/transfer': {
+    id: 'transferOrganization',
+    summary: 'Make another member the owner',
+    description: 'The user becomes an admin.',
+    errors: [...BY_ROLE, 'LAST_OWNER', 'NOT_FOUND'],
+  },
+  'GET /api/organizations/:organization/invitations': {
+    id: 'listInvitations',
+    summary: 'The open invitations',
+    errors: BY_ROLE,
+  },
+  'POST /api/organizations/:organization/invitations': {
+    id: 'inviteMember',
+    summary: 'Invite an address, or send an open invitation again',
+    description: 'With the permission `members:manage`, and all permissions of the role.',
+    errors: [...BY_ROLE, 'ALREADY_MEMBER', 'NOT_FOUND'],
+  },
+  'DELETE /api/organizations/:organization/invitations/:id': {
+    id: 'withdrawInvitation',
+    summary: 'Withdraw an invitation',
+    errors: [...BY_ROLE, 'NOT_FOUND'],
+  },
+  'GET /api/user/invitations': {
+    id: 'listReceivedInvitations',
+    summary: 'The open invitations to the confirmed address of the user',
+  },
+  'POST /api/user/invitations/accept': {
+    id: 'acceptInvitation',
+    summary: 'Become a member',
+    description:
+      'With the `token` of the mail, or the `id` of an invitation to the confirmed address of the user.',
+    errors: ['INVITATION_INVALID', 'INVITATION_OF_OTHER', 'ORGANIZATION_NOT_FOUND', 'NOT_FOUND'],
   },
 };
 

@@ -68,13 +68,15 @@ function describe(path, method, operation) {
   ];
   const given = parameters.filter(({ in: place }) => place !== 'header');
   const body = requestBody?.content['application/json'].schema;
-  const places = new Set([...given.map(({ in: place }) => place), ...(body ? ['body'] : [])]);
-  if (places.size > 1) throw new Error(`${name} has input in several places: ${[...places]}`);
+  // Parts of the path are named in it; everything else is in one place.
+  const others = new Set(given.map(({ in: place }) => place).filter((place) => place !== 'path'));
+  if (body) others.add('body');
+  if (others.size > 1) throw new Error(`${name} has input in several places: ${[...others]}`);
   return {
     ...{ name, method, access, body },
     path: path.replace('/api', ''),
     group: first === 'global-settings' ? 'settings' : first,
-    input: [...places][0],
+    input: [...others][0] ?? given[0]?.in,
     parameters: given,
     isInputRequired: requestBody?.required === true || given.some(({ required }) => required),
     results: successesOf(operation.responses),
@@ -149,10 +151,11 @@ function methodOf(operation, context) {
 }
 
 function inputType({ body, parameters }, context) {
-  if (body) return typeOf(body, context);
+  if (body && parameters.length === 0) return typeOf(body, context);
   const properties = Object.fromEntries(parameters.map(({ name, schema }) => [name, withNumber(schema)]));
   const required = parameters.filter((parameter) => parameter.required).map(({ name }) => name);
-  return typeOf({ type: 'object', properties, required }, context);
+  const type = typeOf({ type: 'object', properties, required }, context);
+  return body ? `${type} & ${typeOf(body, context)}` : type;
 }
 
 /** Numbers in a query are text with a pattern. */

@@ -1,7 +1,16 @@
 /** What the documents of the two products do not have in common. */
 import { renderOAuth } from '../../dist/src/core/kernel/errors.js';
 import { adminOther, adminUsers } from './admin-api.mjs';
-import { account, agents, authentication, billing, otherLogins, secondFactor, settings } from './api.mjs';
+import {
+  account,
+  agents,
+  authentication,
+  billing,
+  organizations,
+  otherLogins,
+  secondFactor,
+  settings,
+} from './api.mjs';
 import { discovery, oauth, provisioning } from './idp-api.mjs';
 import { documentAt, operationsAt } from './operations.mjs';
 
@@ -109,6 +118,10 @@ export const saasBackend = ({ version, errors, schemas }) => ({
       operations: agents,
     },
     Billing: { description: 'Plans, subscriptions and purchases.', operations: billing },
+    Organizations: {
+      description: 'Organizations, their members and invitations, with `ORGANIZATIONS`.',
+      operations: organizations,
+    },
     Settings: { description: 'What the operator has set.', operations: settings },
     'Admin: users': { description: 'Users, for the operator.', operations: adminUsers },
     'Admin: service': { description: 'Everything else, for the operator.', operations: adminOther },

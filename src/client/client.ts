@@ -107,13 +107,14 @@ export function createClient(options: ClientOptions): SaasClient {
 
   async function operate(operation: string, input: object | undefined, more: CallOptions): Promise<unknown> {
     const [method = '', template = '', access, place] = operation.split(' ');
-    const fields = Object.entries(input ?? {}).filter(([, value]) => value !== undefined);
+    const given = Object.entries(input ?? {}).filter(([, value]) => value !== undefined);
+    const fields = given.filter(([name]) => !template.includes(`{${name}}`));
     let path = template;
-    if (place === 'path') for (const [name, value] of fields) path = path.replace(`{${name}}`, encode(value));
+    for (const [name, value] of given) path = path.replace(`{${name}}`, encode(value));
     if (place === 'query')
       path += fields.map(([name, value], at) => `${at ? '&' : '?'}${name}=${encode(value)}`).join('');
     const request = (token: string | undefined) =>
-      call(method, path, place === 'body' ? input : undefined, token, more);
+      call(method, path, place === 'body' ? input && Object.fromEntries(fields) : undefined, token, more);
     const answer = await (access === 'public'
       ? request(undefined)
       : authorized(more.signal, request, isTokenRefused));

@@ -4,6 +4,7 @@ export type { AuthMethods } from '../../generated/client/auth.js';
 export type { BillingMethods } from '../../generated/client/billing.js';
 export type { ErrorCode } from '../../generated/client/codes.js';
 export type { ClientMethods } from '../../generated/client/operations.js';
+export type { OrganizationsMethods } from '../../generated/client/organizations.js';
 export type * from '../../generated/client/schemas.js';
 export type { SettingsMethods } from '../../generated/client/settings.js';
 export type { UserMethods } from '../../generated/client/user.js';

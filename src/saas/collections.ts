@@ -15,6 +15,7 @@ import { quotaCollections } from './billing/quotas/store.js';
 import { billingCollections } from './billing/store.js';
 import { usageCollection } from './billing/usage/reports.js';
 import { identityCollection, usedTicketCollection } from './login-providers/store.js';
+import { organizationCollections } from './organizations/store.js';
 import { settingsCollection } from './settings/store.js';
 import { deliveryCollection, endpointCollection } from './webhooks/store.js';
 
@@ -43,6 +44,7 @@ export function declareSaasCollections(store: Store): void {
     usedAgentProofCollection,
     endpointCollection,
     deliveryCollection,
+    organizationCollections,
   ];
   for (const declare of collections) declare(store);
 }

@@ -19,6 +19,7 @@ import {
   type UserRequest,
 } from './guards.js';
 import type { ResolvedSaas } from './options.js';
+import { knownRoles } from './organizations/roles.js';
 
 // Express's types provide this namespace for additional request fields.
 declare global {
@@ -66,6 +67,14 @@ export interface ConnectGuards extends Pick<SaasDecorator, 'entitles' | 'hasFeat
    */
   readonly requireRecentAuth: (required?: RecentAuthOptions) => ConnectGuard;
   /**
+   * Requires that the user is a member of the organization that the request names, too, or responds with 400, 403 or 404, like
+   * `fastify.saas.requireMember`. In Express, the path may name it: `/:organization`.
+   * @throws Error at once without the option `organizations`, or for an unknown role
+   */
+  readonly requireMember: (required?: { role?: string }) => ConnectGuard;
+  /** Requires a permission in the organization, as `requireMember`. @throws Error at once if no role has it */
+  readonly requirePermission: (permission: string) => ConnectGuard;
+  /**
    * Returns the user and session of an `Authorization: Bearer` header, where middleware does not apply: WebSockets,
    * `fetch` handlers, server-side rendering. Accepts the headers of Node or of `fetch`.
    * @throws AppError with `statusCode`, `code` and `headers`: UNAUTHENTICATED, TOKEN_EXPIRED, NOT_READY
@@ -92,6 +101,7 @@ export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuar
   const { values } = deps.saas.config;
   const plans = knownPlans(values);
   const hasSecondFactors = values.factorEncryptionKey !== undefined || values.passkeys;
+  const roles = () => knownRoles(values.organizations, deps.saas.runtime.organizationRoles);
   const sendError = createErrorSender(deps);
 
   const ready = async (): Promise<SaasDecorator> => {
@@ -135,6 +145,15 @@ export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuar
     requireRecentAuth(required = {}) {
       refuseMissingFactors(required, hasSecondFactors);
       return createGuard((saas) => saas.requireRecentAuth(required));
+    },
+    requireMember(required = {}) {
+      const known = roles();
+      if (required.role !== undefined) known.requireRole(required.role);
+      return createGuard((saas) => saas.requireMember(required));
+    },
+    requirePermission(permission) {
+      roles().requirePermission(permission);
+      return createGuard((saas) => saas.requirePermission(permission));
     },
     authenticate: async (headers: RequestHeaders) => (await ready()).authenticate(headers),
     entitles: async (userId, plan) => (await ready()).entitles(userId, plan),

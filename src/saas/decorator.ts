@@ -16,6 +16,9 @@ import {
   type UserGuard,
 } from './guards.js';
 import type { SaasModules } from './modules.js';
+import type { OrganizationApi } from './organizations/host-api.js';
+import { knownRoles } from './organizations/roles.js';
+import { createOrganizationGuards } from './organizations.js';
 import type { CustomSettings, CustomSettingsValues } from './settings/definitions.js';
 import { createUserApi, type UserApi } from './user-api.js';
 
@@ -61,6 +64,20 @@ export interface SaasDecorator {
    * unlimited. Every limit is 0 for unknown users.
    */
   readonly limits: (userId: string) => Promise<Record<string, number>>;
+  /**
+   * Requires that the user is a member of the organization that the request names: by the parameter `organization` of the path, by the
+   * header X-Organization or by the active one of the session; with `role`, one whose role permits all that this role does. Sets
+   * `request.saas.organization`. Throws a 400, 403 or 404 otherwise. An agent acts with the role of its user.
+   * @throws Error at once without the option `organizations`, or for an unknown role
+   */
+  readonly requireMember: (required?: { role?: string }) => UserGuard;
+  /**
+   * Requires that the role of the user in the organization has a permission of the option `organizationRoles`, as `requireMember`.
+   * @throws Error at once if no role has it
+   */
+  readonly requirePermission: (permission: string) => UserGuard;
+  /** Management of organizations; absent without the option `organizations`. */
+  readonly organizations?: Readonly<OrganizationApi>;
   /** Management of users. */
   readonly users: Readonly<UserApi>;
   /** Purchases and changes of subscriptions on behalf of users. */
@@ -142,7 +159,7 @@ declare module 'fastify' {
 
 export function createDecorator(
   { context }: SaasBase,
-  { users, auth, billing, settings, agents, events, secondFactors, passkeys }: SaasModules,
+  { users, auth, billing, settings, agents, organizations, events, secondFactors, passkeys }: SaasModules,
 ): SaasDecorator {
   const { subscription, plans } = billing;
   const hasSecondFactors = secondFactors !== undefined || passkeys !== undefined;
@@ -155,10 +172,12 @@ export function createDecorator(
     requireUser,
     ...createEntitlementGuards(requireUser, subscription, plans),
     requireRecentAuth: createRecentAuthGuards(requirePerson, { hasSecondFactors, clock: context.clock }),
+    ...(organizations ? createOrganizationGuards(requireUser, organizations) : NO_ORGANIZATIONS),
     authenticate: async (headers: RequestHeaders) => auth.service.authenticate(authorizationIn(headers)),
     entitles: subscription.entitles,
     hasFeature: subscription.hasFeature,
     limits: subscription.limits,
+    ...(organizations && { organizations: Object.freeze(organizations.api) }),
     users: createUserApi({ users, auth, grants: billing.grants }),
     billing: Object.freeze({
       get: subscription.holdings,
@@ -172,6 +191,10 @@ export function createDecorator(
     events: events.events,
   });
 }
+
+/** Without the option, as `knownRoles` says. */
+const withoutOrganizations = () => knownRoles(false) as never;
+const NO_ORGANIZATIONS = { requireMember: withoutOrganizations, requirePermission: withoutOrganizations };
 
 const usageApi = ({ consume, release, addCredits, list }: UsageApi): UsageApi => ({
   consume,

@@ -3,18 +3,19 @@ import type { ModuleContext } from '../core/server/module-context.js';
 import { AGENT_EVENTS, type AgentEvents } from './agents/schemas.js';
 import { AUTH_EVENTS, type AuthEvents } from './auth/events.js';
 import { BILLING_EVENTS, type BillingEvents } from './billing/notifications.js';
+import { ORGANIZATION_EVENTS, type OrganizationEvents } from './organizations/events.js';
 
 /** The events of `fastify.saas.events` by name. */
-export type SaasEvents = AuthEvents & BillingEvents & AgentEvents;
+export type SaasEvents = AuthEvents & BillingEvents & AgentEvents & OrganizationEvents;
 
-const NAMES = { ...AUTH_EVENTS, ...BILLING_EVENTS, ...AGENT_EVENTS };
+const NAMES = { ...AUTH_EVENTS, ...BILLING_EVENTS, ...AGENT_EVENTS, ...ORGANIZATION_EVENTS };
 
 export const EVENT_NAMES: readonly string[] = Object.keys(NAMES);
 
 /** The events of all domains, for each of them. */
 export interface SaasEventBus {
   events: Readonly<Listeners<SaasEvents>>;
-  event: EventOf<AuthEvents> & EventOf<BillingEvents> & EventOf<AgentEvents>;
+  event: EventOf<AuthEvents> & EventOf<BillingEvents> & EventOf<AgentEvents> & EventOf<OrganizationEvents>;
 }
 
 export function createEventBus(

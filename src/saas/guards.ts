@@ -12,7 +12,8 @@ import type { SubscriptionService } from './billing/subscription/service.js';
 
 /** The part of a request that the guards read and set. */
 export interface UserRequest {
-  headers: { authorization?: string | undefined };
+  headers: { authorization?: string | undefined; 'x-organization'?: string | string[] | undefined };
+  params?: unknown;
   saas: RequestIdentity;
   method?: string | undefined;
   url?: string | undefined;

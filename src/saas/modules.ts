@@ -6,6 +6,7 @@ import type { AuthModule, UsersModule } from './auth/module.js';
 import type { BillingModule } from './billing/module.js';
 import type { SaasEventBus } from './events.js';
 import type { LoginProvidersModule } from './login-providers/module.js';
+import type { SaasOrganizations } from './organizations.js';
 import type { SettingsModule } from './settings/module.js';
 import type { SaasPasskeys, SaasSecondFactors } from './sign-in-methods.js';
 import type { WebhooksModule } from './webhooks/module.js';
@@ -25,4 +26,5 @@ export interface SaasModules {
   loginProviders: LoginProvidersModule | undefined;
   passkeys: SaasPasskeys | undefined;
   agents: SaasAgents | undefined;
+  organizations: SaasOrganizations | undefined;
 }

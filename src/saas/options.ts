@@ -24,6 +24,8 @@ import { DEFAULT_RATES } from './auth/limits.js';
 import { authOptions } from './auth/schemas.js';
 import { apiUrlProblem, billingOptions, configuredPrices, plansConflict } from './billing/options.js';
 import { federationOptions, insecureProviders } from './login-providers/schemas.js';
+import { type OrganizationRoles, roleProblems } from './organizations/roles.js';
+import { organizationOptions } from './organizations/schemas.js';
 import { type CustomSettings, customSettingsProblems } from './settings/definitions.js';
 import { settingsOptions } from './settings/schemas.js';
 import { refuseWebhooksWithoutKey, webhookOptions } from './webhooks/schemas.js';
@@ -47,6 +49,7 @@ export const saasSchema = defineOptions({
   ...authOptions,
   ...federationOptions,
   ...agentOptions,
+  ...organizationOptions,
   ...billingOptions,
   ...adminOptions,
   ...factorOptions('', ['optional', 'required']),
@@ -74,6 +77,12 @@ export interface SaasRuntimeOptions extends RuntimeOptions {
   customSettings?: CustomSettings;
   /** Functions of the host that take part in registrations and sign-ins. */
   hooks?: SaasHooks;
+  /**
+   * The permissions of each role in organizations, beside owners, who have all: `{ admin: ['projects:write'], auditor: ['projects:read'] }`.
+   * Adds roles and permissions to `admin`, which may change the organization (`organization:update`) and its members (`members:manage`),
+   * and `member`.
+   */
+  organizationRoles?: OrganizationRoles;
 }
 
 /** The options of the SaaS backend. They take precedence over the environment. */
@@ -113,6 +122,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true) {
     accountPath = '/account',
     customSettings,
     hooks,
+    organizationRoles,
     env,
     clock = systemClock,
     random = systemRandom,
@@ -125,7 +135,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true) {
     ...given
   } = options;
   const runtime = {
-    ...{ prefix, adminPath, accountPath, customSettings, hooks, clock, random },
+    ...{ prefix, adminPath, accountPath, customSettings, hooks, organizationRoles, clock, random },
     ...{ hashing, limits, mongo, pg, metricsPeers, openapi },
     /** The value of TRUST_PROXY, which a plugin does not use. */
     proxyVariable: readVariable('TRUST_PROXY', env),
@@ -149,6 +159,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true) {
       const hasKey = values.settingsEncryptionKey !== undefined;
       for (const problem of customSettingsProblems(customSettings ?? {}, hasKey)) report.refuse(problem);
       if (hooks !== undefined) for (const problem of hooksProblems(hooks)) report.refuse(problem);
+      for (const problem of roleProblems(organizationRoles ?? {})) report.refuse(problem);
     },
   );
   return { config, runtime };

@@ -16,6 +16,7 @@ import { billingUsers } from './billing-users.js';
 import { createDecorator } from './decorator.js';
 import { createEventBus } from './events.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
+import { openOrganizations } from './organizations.js';
 import { registerSaasRoutes } from './routes.js';
 import { createSettingsModule, openCustomSettings } from './settings/module.js';
 import {
@@ -135,7 +136,8 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
   const loginProviders = await openLoginProviders(base, { auth, readUser, messages });
   const passkeys = await openPasskeys(base, { auth, readUser, messages, name: brand.name });
   const agents = await openAgents(base, { users, events, readUser, name: brand.name });
-  return { billing, users, secondFactors, auth, loginProviders, passkeys, agents };
+  const organizations = await openOrganizations(base, { users, auth, events, email });
+  return { billing, users, secondFactors, auth, loginProviders, passkeys, agents, organizations };
 }
 
 /**

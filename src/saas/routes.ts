@@ -84,7 +84,8 @@ async function commonRules(
 async function openApi(base: SaasBase, { modules, rules }: SaasRoutesOptions): Promise<void> {
   const { fastify, context, config, values, publicUrl, mountedAt } = base;
   const { prefix, adminPath } = base.runtime;
-  const { users, auth, loginProviders, passkeys, agents, settings, billing, email, pages } = modules;
+  const { users, auth, loginProviders, passkeys, agents, organizations, settings, billing, email, pages } =
+    modules;
   const apiRules = {
     ...rules,
     prefix,
@@ -100,6 +101,7 @@ async function openApi(base: SaasBase, { modules, rules }: SaasRoutesOptions): P
       if (loginProviders) await open.register(loginProviders.plugin);
       if (passkeys) await open.register(passkeys.plugin);
       if (agents) await open.register(agents.plugin);
+      if (organizations) await open.register(organizations.plugin);
       await open.register(profilePlugin, users.directory);
       await open.register(settings.plugin);
       await open.register(billing.plugin);

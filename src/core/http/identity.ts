@@ -3,12 +3,28 @@ import type { Session, User } from './schemas.js';
 
 /** For whom a request is made: a person with a session, or with an access token of a program that acts for them. */
 
+/** The organization in which a request is made, as far as the person is a member of it. */
+export interface OrganizationIdentity {
+  /** `org_…` */
+  id: string;
+  /** A part of addresses. */
+  slug: string;
+  /** As its members named it. */
+  name: string;
+  /** Of the person. */
+  role: string;
+  /** What the role permits. */
+  permissions: string[];
+}
+
 /** A person with a session. */
 export interface Identity {
   /** The person. */
   user: User;
   /** Their session. */
   session: Session;
+  /** On routes behind `requireMember` or `requirePermission`. */
+  organization?: OrganizationIdentity;
   /** Only for programs. */
   actor?: never;
   /** Only for programs. */
@@ -23,6 +39,8 @@ export interface TokenIdentity {
   user: User;
   /** Programs have none. */
   session: null;
+  /** On routes behind `requireMember` or `requirePermission`. */
+  organization?: OrganizationIdentity;
   /** The agent; null if the person uses the application of the token without one. */
   actor: Actor | null;
   /** The application that the token was issued to: its `client_id` at the identity provider. */

@@ -41,12 +41,13 @@ export const fromNow =
 
 /** `24 hours`. */
 const inUnits =
-  (unit: 'hour' | 'minute') =>
+  (unit: 'day' | 'hour' | 'minute') =>
   (count: number): Localized =>
   ({ locale }) =>
     new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'long' }).format(count);
 export const inHours = inUnits('hour');
 export const inMinutes = inUnits('minute');
+export const inDays = inUnits('day');
 
 /** `31 January 2030`, in UTC. @param time Unix time in milliseconds */
 export const longDate =

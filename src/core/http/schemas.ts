@@ -197,6 +197,9 @@ export const Session = Type.Object({
     description:
       'How: `pwd`, `fed` or `otp` for a password, another provider or a mailed code; with `mfa`, `otp` or `rec` is for a code of an app or a recovery code (RFC 8176).',
   }),
+  organizationId: Type.Optional(
+    Type.String({ description: 'The organization that is active in this session.' }),
+  ),
 });
 /** A session of a user. */
 export interface Session {
@@ -210,6 +213,8 @@ export interface Session {
   authenticatedAt: string;
   /** How the user signed in, in the words of RFC 8176: `pwd`, `fed`, `otp`, `pop`; with `mfa` for two factors. */
   amr: string[];
+  /** The organization that is active in it, if the user has chosen one. */
+  organizationId?: string;
 }
 
 /** Wraps data in the envelope. */

@@ -11,6 +11,8 @@ import type { Write } from '../storage/collection.js';
 export interface AccountDataPart {
   /** The section of the export of an account. Long lists are async iterables of pages. */
   section?: { name: string; read(account: string): Promise<unknown> | AsyncIterable<unknown[]> };
+  /** Refuses a deletion that the person has to prepare. @throws AppError */
+  check?(account: string): Promise<void>;
   /** Ends what costs the person money, before anything is deleted. Idempotent. */
   close?(account: string): Promise<void>;
   /** Deletes it before the account. Idempotent, because a deletion that was interrupted is repeated. */
@@ -23,6 +25,10 @@ export function createAccountData() {
   const parts: AccountDataPart[] = [];
   return {
     add: (part: AccountDataPart): void => void parts.push(part),
+
+    async check(account: string): Promise<void> {
+      for (const part of parts) await part.check?.(account);
+    },
 
     async close(account: string): Promise<void> {
       for (const part of parts) await part.close?.(account);

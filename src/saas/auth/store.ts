@@ -71,6 +71,8 @@ export interface UserDocument {
   grant?: { plan: string; since: number; until?: number };
   /** Incremented by every billing sync; absent before the first. */
   subscriptionRev?: number;
+  /** Incremented when the user becomes a member of an organization; absent before the first. */
+  organizationRev?: number;
   createdAt: number;
 }
 
@@ -96,6 +98,8 @@ export interface SessionDocument extends Device {
   /** When and how the user last proved the identity; absent: at `createdAt`, by password. */
   authenticatedAt?: number;
   amr?: readonly string[];
+  /** The organization that the user has chosen in it. */
+  organizationId?: string;
   /** Expiration of the current refresh token. */
   expiresAt: number;
   revokedAt?: number;
@@ -242,6 +246,7 @@ export function toSessionView(session: SessionDocument): Session {
     expiresAt: toTimestamp(session.expiresAt),
     authenticatedAt: authenticatedAt === undefined ? createdAt : toTimestamp(authenticatedAt),
     amr: [...(session.amr ?? PASSWORD_ONLY)],
+    ...(session.organizationId !== undefined && { organizationId: session.organizationId }),
   };
 }
 

@@ -51,6 +51,7 @@ const VALUES = {
   renewal: ['email', 'link', 'renewsOn', 'amount?', 'plan?', 'name?'],
   'card-expiring': ['email', 'link', 'card', 'validUntil', 'name?'],
   'payment-action': ['email', 'link', 'plan?', 'amount?', 'invoiceLink?', 'name?'],
+  'organization-invitation': ['email', 'organization', 'link', 'validFor'],
   'subscription-canceled': ['email', 'link', 'plan?', 'endsOn?', 'name?'],
   'trial-ending': ['email', 'link', 'endsOn', 'plan?', 'name?'],
 };
@@ -63,6 +64,7 @@ const SAMPLES: Record<string, string | Localized> = {
   newEmail: 'ada.lovelace@example.com',
   name: 'Ada',
   provider: 'Google',
+  organization: 'Analytical Engines',
   code: '7KQM-3XWT',
   validFor: inHours(1),
   plan: 'Pro',

@@ -334,6 +334,8 @@ export function saasCases(folder: string): Record<string, Cases> {
       valid: { 'receipt, renewal': ['receipt', 'renewal'], none: [], all: [...BILLING_MAILS] },
       invalid: ['receipts', 'welcome', 'receipt,none'],
     },
+    ORGANIZATIONS: flag,
+    ORGANIZATION_INVITATION_URL_RELATIVE: path(),
     BILLING_PRORATION: {
       valid: same('always_invoice', 'create_prorations', 'none'),
       invalid: ['now', 'true', 'never'],

@@ -106,6 +106,13 @@ export function createSessionService(deps: SessionDependencies) {
   return {
     revocation,
 
+    /** Keeps the organization that is active in a session; null for none. */
+    async chooseOrganization(id: string, organizationId: string | null): Promise<void> {
+      const change =
+        organizationId === null ? { unset: ['organizationId'] as const } : { set: { organizationId } };
+      await sessions.changeOne({ id }, change);
+    },
+
     /**
      * A session for the caller to store, with its tokens.
      * @param amr how the user signed in; default: by password

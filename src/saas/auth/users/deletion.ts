@@ -55,11 +55,12 @@ export function createAccountDeletion(deps: AuthDependencies & { credentials: Cr
   return {
     /**
      * @param password required if the account has one
-     * @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, RATE_LIMITED, OVERLOADED; PAYMENT_PROVIDER_ERROR when the subscriptions could not
+     * @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, RATE_LIMITED, OVERLOADED, LAST_OWNER; PAYMENT_PROVIDER_ERROR when the subscriptions could not
      *   be cancelled yet: the account is disabled, and the job deletes it after cancelling them
      */
     async deleteAccount(identity: Identity, password: string | undefined, source: RequestSource) {
       const user = await credentials.verifyOwner(identity, password, source, 'user.deletion-refused');
+      await accountData.check(user.id);
       const actor = { ip: source.ip };
       const where = { id: user.id, passwordVersion: user.passwordVersion, suspendedAt: null };
       if (!(await close(where, actor))) throw authErrors.INVALID_CREDENTIALS();

@@ -1,0 +1,153 @@
+import { withLeadingSlash } from '../core/config/public-url.js';
+import type { OrganizationIdentity } from '../core/http/identity.js';
+import { toTimestamp } from '../core/http/schemas.js';
+import { allOf } from '../core/storage/pages.js';
+import type { EmailModule } from '../shared/email/module.js';
+import type { AuthModule, UsersModule } from './auth/module.js';
+import { userNotFound } from './auth/users/users.js';
+import type { SaasBase } from './base.js';
+import type { SaasEventBus } from './events.js';
+import type { UserGuard, UserRequest } from './guards.js';
+import type { OrganizationUser, OrganizationUsers } from './organizations/dependencies.js';
+import { organizationErrors } from './organizations/errors.js';
+import type { OrganizationsModule } from './organizations/module.js';
+import { organizationCollections } from './organizations/store.js';
+
+export type SaasOrganizations = NonNullable<Awaited<ReturnType<typeof openOrganizations>>>;
+
+export interface OrganizationsOptions {
+  users: UsersModule;
+  auth: AuthModule;
+  events: SaasEventBus;
+  email: EmailModule;
+}
+
+/** Loads organizations if they are enabled. */
+export async function openOrganizations(
+  base: SaasBase,
+  { users, auth, events, email }: OrganizationsOptions,
+) {
+  const { context, values, runtime, publicUrl, accountAddress } = base;
+  const load = async () => {
+    const [{ createOrganizationsModule }, { createInvitationMail }] = await Promise.all([
+      import('./organizations/module.js'),
+      import('./organizations/mails.js'),
+    ]);
+    const { organizationInvitationUrlRelative: configured } = values;
+    const own = `${values.accountPages ? accountAddress : ''}/organization/invitation`;
+    return createOrganizationsModule(context, {
+      users: organizationUsers(users),
+      roles: runtime.organizationRoles,
+      mail: createInvitationMail({
+        outbox: email.service,
+        page: () => publicUrl() + (configured === undefined ? own : withLeadingSlash(configured)),
+      }),
+      event: events.event,
+      chooseOrganization: auth.service.chooseOrganization,
+    });
+  };
+  const module = values.organizations ? await load() : undefined;
+  contributeMemberships(base, async () => module ?? load());
+  return module;
+}
+
+/** Also without the option: an account that is deleted leaves the organizations of a time when they were enabled. */
+function contributeMemberships({ context }: SaasBase, load: () => Promise<OrganizationsModule>): void {
+  const { memberships } = organizationCollections(context.store);
+  const ofUser = (userId: string) => allOf(memberships, { where: { userId }, sort: 'createdAt' });
+  context.accountData.add({
+    section: {
+      name: 'organizations',
+      read: async (userId) =>
+        (await ofUser(userId)).map(({ organizationId, role, createdAt }) => ({
+          organizationId,
+          role,
+          joinedAt: toTimestamp(createdAt),
+        })),
+    },
+    async check(userId) {
+      if (!(await memberships.findOne({ userId }))) return;
+      const [name] = await (await load()).members.onlyOwnedBy(userId);
+      if (name === undefined) return;
+      const message = `You are the only owner of ${name}. Make another member the owner, or delete the organization, first.`;
+      throw organizationErrors.LAST_OWNER({ message });
+    },
+    async delete(userId) {
+      if (!(await memberships.findOne({ userId }))) return;
+      await (await load()).leaveAll(userId);
+    },
+  });
+}
+
+/** Adapts the users' records for organizations. */
+function organizationUsers({ userDocuments }: UsersModule): OrganizationUsers {
+  const view = (user: Awaited<ReturnType<typeof userDocuments.findOne>>): OrganizationUser | null => {
+    if (!user || user.deletingAt !== undefined) return null;
+    const { id, email, emailVerified, name = '', locale } = user;
+    return { id, email, emailVerified, name, locale };
+  };
+  const find = async (id: string) => view(await userDocuments.findOne({ id }));
+  return {
+    find,
+    async require(id) {
+      const user = await find(id);
+      if (!user) throw userNotFound();
+      return user;
+    },
+    findByEmail: async (email) => view(await userDocuments.findOne({ email })),
+    joining: (id) => userDocuments.changing({ id, deletingAt: null }, { inc: { organizationRev: 1 } }),
+  };
+}
+
+/** The header that names the organization of a request. */
+const HEADER = 'x-organization';
+
+/** Creates `requireMember` and `requirePermission`. */
+export function createOrganizationGuards(
+  requireUser: UserGuard,
+  { access, roles }: Pick<OrganizationsModule, 'access' | 'roles'>,
+) {
+  /** Sets the user, and the organization that the request names and of which the user is a member. */
+  const requireOrganization = async (request: UserRequest): Promise<OrganizationIdentity> => {
+    await requireUser(request);
+    const { user, session } = request.saas;
+    const { organization: inPath } = (request.params ?? {}) as { organization?: unknown };
+    const named = inPath ?? request.headers[HEADER];
+    // The one of the session may have removed the user since.
+    const chosen = session?.organizationId;
+    const member =
+      named === undefined
+        ? chosen === undefined
+          ? null
+          : await access.find(chosen, user.id)
+        : await access.memberOf(String(named), user.id);
+    if (!member) throw organizationErrors.ORGANIZATION_REQUIRED();
+    const { id, slug, name, role, permissions } = access.view(member);
+    request.saas.organization = { id, slug, name, role, permissions };
+    return request.saas.organization;
+  };
+
+  return {
+    requireMember({ role }: { role?: string } = {}): UserGuard {
+      if (role !== undefined) roles.requireRole(role);
+      return async (request) => {
+        const own = await requireOrganization(request);
+        if (role === undefined || roles.covers(own.role, role)) return;
+        throw organizationErrors.ROLE_REQUIRED({
+          message: `This requires the role ${role} in the organization, and you have the role ${own.role}.`,
+        });
+      };
+    },
+
+    requirePermission(permission: string): UserGuard {
+      roles.requirePermission(permission);
+      return async (request) => {
+        const own = await requireOrganization(request);
+        if (roles.permits(own.role, permission)) return;
+        throw organizationErrors.ROLE_REQUIRED({
+          message: `Your role in the organization, ${own.role}, does not permit ${permission}.`,
+        });
+      };
+    },
+  };
+}

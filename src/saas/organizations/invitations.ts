@@ -1,0 +1,207 @@
+import { canonicalEmail } from '../../core/http/mailboxes.js';
+import type { RequestSource } from '../../core/http/routes.js';
+import type { User } from '../../core/http/schemas.js';
+import { toTimestamp } from '../../core/http/schemas.js';
+import { DAY, MINUTE } from '../../core/kernel/clock.js';
+import { httpErrors } from '../../core/kernel/errors.js';
+import { isSecretOf, newToken, sha256 } from '../../core/kernel/secrets.js';
+import { decideAndCommit } from '../../core/ops/commit.js';
+import { allOf, readPage } from '../../core/storage/pages.js';
+import { fixedWindow } from '../../core/throttle/throttle.js';
+import type { MemberOf } from './access.js';
+import type { OrganizationDependencies } from './dependencies.js';
+import { organizationErrors } from './errors.js';
+import type { InvitationMail } from './mails.js';
+import type { Members } from './members.js';
+import { MEMBER } from './roles.js';
+import type { Invitation, ReceivedInvitation } from './schemas.js';
+import { type InvitationDocument, invitationId, membershipId } from './store.js';
+
+export const INVITATION_TTL_MS = 7 * DAY;
+
+/** Mails with invitations of an organization; the key is the organization. */
+const SENT = fixedWindow('organization.invite', 100, DAY);
+
+/** Mails with invitations to one address. */
+const RECEIVED = fixedWindow('mail.invitation', 3, 15 * MINUTE);
+
+export type Invitations = ReturnType<typeof createInvitations>;
+
+/** Invitations of people, with or without an account, by mail. */
+export function createInvitations(
+  deps: OrganizationDependencies & { members: Members; mail: InvitationMail },
+) {
+  const { organizations, memberships, invitations, users, access, members, mail } = deps;
+  const { throttle, commit, audit, clock, random } = deps;
+
+  const view = ({ id, email, role, createdAt, expiresAt }: InvitationDocument): Invitation => ({
+    id,
+    email,
+    role,
+    createdAt: toTimestamp(createdAt),
+    expiresAt: toTimestamp(expiresAt),
+  });
+
+  const isOpen = ({ acceptedBy, expiresAt }: InvitationDocument): boolean =>
+    acceptedBy === undefined && expiresAt > clock.now();
+
+  const record = (event: string, subject: string, invitation: InvitationDocument, { ip }: RequestSource) =>
+    audit.entry({
+      event,
+      subject,
+      ip,
+      detail: JSON.stringify({
+        organization: invitation.organizationId,
+        email: invitation.email,
+        role: invitation.role,
+      }),
+    });
+
+  /** The invitation that a user may accept. @throws INVITATION_INVALID, INVITATION_OF_OTHER */
+  const findFor = async (
+    user: User,
+    { token, id }: { token?: string | undefined; id?: string | undefined },
+  ): Promise<InvitationDocument> => {
+    const invitation = await invitations.findOne({ id: token?.split('.')[0] || id || 'none' });
+    if (!invitation || (token !== undefined && !isSecretOf(token, invitation.hash)))
+      throw organizationErrors.INVITATION_INVALID();
+    const isOwn = invitation.email === user.email;
+    // Without the token, only the confirmation proves that the address belongs to the user.
+    if (token === undefined && !(isOwn && user.emailVerified)) throw organizationErrors.INVITATION_INVALID();
+    if (!isOwn) throw organizationErrors.INVITATION_OF_OTHER();
+    if (invitation.acceptedBy !== user.id && !isOpen(invitation))
+      throw organizationErrors.INVITATION_INVALID();
+    return invitation;
+  };
+
+  return {
+    /**
+     * Invites an address, or sends an open invitation again: the link of the mail before is then invalid.
+     * @throws ROLE_REQUIRED, ALREADY_MEMBER, RATE_LIMITED, VALIDATION_ERROR for an unknown role, FORBIDDEN while the address of the member
+     *   is not confirmed
+     */
+    async send(
+      by: MemberOf,
+      given: { email: string; role?: string | undefined },
+      source: RequestSource,
+    ): Promise<Invitation> {
+      const { role = MEMBER } = given;
+      const { organization } = by;
+      access.demand(by, 'members:manage');
+      members.requireRole(role);
+      access.demandRole(by, role);
+      const inviter = await users.require(by.membership.userId);
+      // The mail contains the name of the organization, which anyone can choose.
+      if (!inviter.emailVerified)
+        throw httpErrors.FORBIDDEN({ message: 'Confirm your e-mail address before you invite others.' });
+      const email = canonicalEmail(given.email);
+      const account = await users.findByEmail(email);
+      if (account && (await memberships.findOne({ id: membershipId(organization.id, account.id) })))
+        throw organizationErrors.ALREADY_MEMBER();
+      await throttle.countKey(SENT, organization.id, source.ip);
+      await throttle.countKey(RECEIVED, email, source.ip);
+      const id = invitationId(organization.id, email);
+      const token = `${id}.${newToken(random)}`;
+      return decideAndCommit(commit, async () => {
+        const before = await invitations.findOne({ id });
+        const now = clock.now();
+        const after: InvitationDocument = {
+          id,
+          organizationId: organization.id,
+          email,
+          role,
+          hash: sha256(token),
+          invitedBy: inviter.id,
+          createdAt: now,
+          expiresAt: now + INVITATION_TTL_MS,
+        };
+        const { id: _, ...set } = after;
+        const parts = [
+          before
+            ? invitations.changing({ id, hash: before.hash }, { set, unset: ['acceptedBy'] })
+            : invitations.inserting(after),
+          // Unmet once the organization is being deleted.
+          organizations.changing({ id: organization.id, deletingAt: null }, { inc: { members: 0 } }),
+          mail(after, { token, organization: organization.name, locale: account?.locale }),
+          record('organization.invited', inviter.id, after, source),
+        ];
+        return { parts, result: view(after), repeatIfTaken: true };
+      });
+    },
+
+    /** Those that are open. */
+    async list(organizationId: string, after: string | undefined) {
+      const { items, next } = await readPage(invitations, {
+        where: { organizationId, acceptedBy: null },
+        sort: 'createdAt',
+        after,
+      });
+      return { invitations: items.filter(isOpen).map(view), next };
+    },
+
+    /** @throws ROLE_REQUIRED; NOT_FOUND if there is none, or it was accepted */
+    async withdraw(by: MemberOf, id: string, source: RequestSource): Promise<void> {
+      access.demand(by, 'members:manage');
+      const where = { id, organizationId: by.organization.id, acceptedBy: null };
+      const found = await invitations.findOne(where);
+      if (!found) throw httpErrors.NOT_FOUND({ message: 'There is no such invitation.' });
+      access.demandRole(by, found.role);
+      const { committed } = await commit([
+        invitations.deleting(where),
+        record('organization.invitation-withdrawn', by.membership.userId, found, source),
+      ]);
+      if (!committed) throw httpErrors.NOT_FOUND({ message: 'There is no such invitation.' });
+    },
+
+    /** Those to the confirmed address of a user. */
+    async listFor({ email, emailVerified }: User): Promise<ReceivedInvitation[]> {
+      if (!emailVerified) return [];
+      const all = await allOf(invitations, { where: { email }, sort: 'createdAt' });
+      const found = await Promise.all(
+        all.filter(isOpen).map(async (invitation) => {
+          const organization = await organizations.findOne({
+            id: invitation.organizationId,
+            deletingAt: null,
+          });
+          if (!organization) return [];
+          const { id, name, logoUrl = null } = organization;
+          return [{ ...view(invitation), organization: { id, name, logoUrl } }];
+        }),
+      );
+      return found.flat();
+    },
+
+    /**
+     * Makes the user a member. The same request succeeds again until the invitation expires.
+     * @param given the token of the mail, or the ID of an invitation to the confirmed address of the user
+     * @throws INVITATION_INVALID, INVITATION_OF_OTHER
+     * @returns the ID of the organization
+     */
+    accept(
+      user: User,
+      given: { token?: string | undefined; id?: string | undefined },
+      source: RequestSource,
+    ): Promise<string> {
+      return decideAndCommit(commit, async () => {
+        const invitation = await findFor(user, given);
+        const { id, organizationId, role, hash } = invitation;
+        const result = organizationId;
+        const [organization, membership] = await Promise.all([
+          organizations.findOne({ id: organizationId, deletingAt: null }),
+          memberships.findOne({ id: membershipId(organizationId, user.id) }),
+        ]);
+        if (!organization) throw organizationErrors.INVITATION_INVALID();
+        if (membership) return { result };
+        // Whoever has left cannot return with the same invitation.
+        if (invitation.acceptedBy !== undefined) throw organizationErrors.INVITATION_INVALID();
+        await users.require(user.id);
+        const parts = [
+          invitations.changing({ id, hash, acceptedBy: null }, { set: { acceptedBy: user.id } }),
+          ...(await members.adding(organizationId, user.id, role)),
+          record('organization.joined', user.id, invitation, source),
+        ];
+        return { parts, result, repeatIfTaken: true };
+      });
+    },
+  };
+}
