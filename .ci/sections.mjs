@@ -136,6 +136,7 @@ export const SECTIONS = [
     needs: ['mongod'],
     tests: list(`
       saas/auth/account-races
+      saas/organizations/races
       idp/provisioning/mailed-link-races`),
   },
   {

@@ -21,6 +21,15 @@ import {
 import { readArguments } from './arguments.js';
 import { Lab, type Served } from './lab.js';
 import { ask, drive, hammer, repeating, request } from './load.js';
+import {
+  MEMBERS,
+  membershipAt,
+  membershipsIn,
+  ORGANIZATIONS,
+  organizationAt,
+  organizationRequests,
+  organizationsIn,
+} from './organization-rows.js';
 import { createProgress, tell } from './progress.js';
 import { RECORD_KINDS, randomTime, recordPages } from './record-rows.js';
 import { machineReadable, type Result, table } from './report.js';
@@ -44,6 +53,7 @@ Options
   --sessions <number>  unexpired ones (500000)
   --expired <number>   expired ones (200000)
   --records <number>   of each of these: subscriptions, payments, payment events, e-mails, audit records (0)
+  --organizations <number>  with ten members each; of the requests, those of members only (0)
   --seconds <number>   measuring time of each figure (20)
   --json <file>        also writes the results as JSON
   --help
@@ -60,6 +70,7 @@ const OPTIONS = {
   sessions: { type: 'string', default: '500000' },
   expired: { type: 'string', default: '200000' },
   records: { type: 'string', default: '0' },
+  organizations: { type: 'string', default: '0' },
   seconds: { type: 'string', default: '20' },
   json: { type: 'string' },
 } as const;
@@ -71,7 +82,9 @@ const [users, sessions, expired, seconds] = [
   values.expired,
   values.seconds,
 ].map(countOf) as [number, number, number, number];
-const records = values.records === '0' ? 0 : countOf(values.records);
+const [records, organizations] = [values.records, values.organizations].map((count) =>
+  count === '0' ? 0 : countOf(count),
+) as [number, number];
 if (values.fill && !values.database) usageError('--fill needs --database.');
 
 /** Documents per call of `insertMany`, and calls at the same time. */
@@ -100,13 +113,21 @@ const passwordHash = await argon2.hash(PASSWORD, { type: argon2.argon2id, ...STA
 const results: Result[] = [];
 try {
   const uri = values.database ?? newDatabase();
-  await fillStore(uri, users, sessions);
+  await fillStore(uri, users, sessions, organizations);
   if (!values.fill) await measure(uri);
   process.stdout.write(`${table(results)}\n`);
   if (values.json)
     writeFileSync(
       values.json,
-      machineReadable(results, { engine: values.engine, users, sessions, expired, records, seconds }),
+      machineReadable(results, {
+        engine: values.engine,
+        users,
+        sessions,
+        expired,
+        records,
+        organizations,
+        seconds,
+      }),
     );
   await end(0);
 } catch (error) {
@@ -134,6 +155,10 @@ function newDatabase(): string {
 }
 
 async function measure(uri: string): Promise<void> {
+  if (organizations > 0) {
+    results.push(...(await growth(uri)));
+    return;
+  }
   results.push(...(await sizesOf(uri, { users, sessions })));
   results.push(...(await admin(uri)));
   results.push(...(await firstPages(uri)));
@@ -145,7 +170,7 @@ async function measure(uri: string): Promise<void> {
 }
 
 /** Does nothing if there are users. */
-async function fillStore(uri: string, users: number, sessions: number): Promise<void> {
+async function fillStore(uri: string, users: number, sessions: number, organizations: number): Promise<void> {
   const store = await openStore(uri);
   const isFilled = (await userCollection(store).count({}, 1)) > 0;
   await store.close();
@@ -156,6 +181,12 @@ async function fillStore(uri: string, users: number, sessions: number): Promise<
   await fill(uri, 'sessions', sessions, sessionCollection, () => sessionUntil(expiresAt, users));
   for (const { name, collection, make } of records > 0 ? RECORD_KINDS : [])
     await fill(uri, name, records, collection, (index) => make(index, randomUserId(users), randomTime()));
+  if (organizations > 0) {
+    await fill(uri, 'organizations', organizations, organizationsIn, organizationAt);
+    await fill(uri, 'members', organizations * MEMBERS, membershipsIn, (index) =>
+      membershipAt(index, userIdAt(index % users)),
+    );
+  }
   // As PostgreSQL does by itself within a minute.
   if (uri.startsWith('postgres')) await onPostgresql(uri, ['VACUUM ANALYZE']);
 }
@@ -302,10 +333,10 @@ async function firstPages(uri: string): Promise<Result[]> {
 /** The same requests to the large store and to a new one, by people who are evenly spread over it. */
 async function growth(uri: string): Promise<Result[]> {
   const small = newDatabase();
-  await fillStore(small, SMALL, 5 * SMALL);
+  await fillStore(small, SMALL, 5 * SMALL, organizations > 0 ? SMALL : 0);
   const start = async (uri: string, size: number) => {
-    const served = await lab.unbound('saas-backend', 'growth', { uri });
-    return { served, measures: await requestsOf(served, peopleIn(size).map(emailAt)) };
+    const served = await lab.unbound('saas-backend', 'growth', { uri, more: ORGANIZATIONS });
+    return { served, measures: await requestsOf(served, peopleIn(size)) };
   };
   const [large, few] = [await start(uri, users), await start(small, SMALL)];
   const found: Result[] = [];
@@ -319,7 +350,8 @@ async function growth(uri: string): Promise<Result[]> {
   return found;
 }
 
-async function requestsOf({ url }: Served, emails: readonly string[]): Promise<Record<string, Measure>> {
+async function requestsOf({ url }: Served, people: readonly number[]): Promise<Record<string, Measure>> {
+  const emails = people.map(emailAt);
   const accounts: Account[] = [];
   for (const email of emails) {
     const body = JSON.stringify({ email, password: PASSWORD });
@@ -327,6 +359,11 @@ async function requestsOf({ url }: Served, emails: readonly string[]): Promise<R
     if (answer.status !== 200) throw new Error(`login answered ${answer.status}: ${await answer.text()}`);
     accounts.push({ ...((await answer.json()) as { data: Account }).data, email });
   }
+  if (organizations > 0)
+    return organizationRequests(
+      url,
+      accounts.map(({ accessToken }, index) => ({ accessToken, number: people[index] as number })),
+    );
   const headers = accounts.map(({ accessToken }) => bearer(accessToken));
   const rotating = accounts.map(({ refreshToken }) => refreshing(refreshToken));
   const logins = emails.slice(0, 8).map((email) => repeating(loginOf(email), 200));

@@ -143,6 +143,7 @@ export function eventsPage(note, table) {
     ...eventsOf('src/saas/auth/events.d.ts', 'AuthEvents'),
     ...eventsOf('src/saas/billing/notifications.d.ts', 'BillingEvents'),
     ...eventsOf('src/saas/agents/schemas.d.ts', 'AgentEvents'),
+    ...eventsOf('src/saas/organizations/events.d.ts', 'OrganizationEvents'),
   ];
   const rows = all.map(({ name, comment, fields }) => {
     const meaning = MEANINGS[name] ?? comment;
@@ -161,7 +162,7 @@ fastify.saas.events.on('user.registered', ({ id, at, userId, user }) => {});
 
 Each has \`id\` and \`at\` (ISO 8601). The types are in [SaasEvents](api.md#saasevents). Listeners are called after the commit of the change, which stores the event for
 [webhooks](webhooks.md), too: a process that is killed in between calls no listener, but the webhook is sent. More: [Accounts](accounts.md#events),
-[Billing](billing-webhooks.md#events-for-your-code).
+[Billing](billing-webhooks.md#events-for-your-code), [Organizations](organizations.md).
 
 ${table(['Event', 'Meaning', 'Fields'], rows)}`;
 }

@@ -480,7 +480,7 @@ export const organizations = {
     id: 'createOrganization',
     summary: 'Create an organization, which belongs to the user',
     description: 'Without `slug`, one is made of the name.',
-    errors: ['SLUG_TAKEN', 'NOT_FOUND'],
+    errors: ['SLUG_TAKEN', 'TOO_MANY_ORGANIZATIONS', 'NOT_FOUND'],
   },
   'GET /api/organizations': {
     id: 'listOrganizations',
@@ -530,7 +530,7 @@ export const organizations = {
     id: 'transferOrganization',
     summary: 'Make another member the owner',
     description: 'The user becomes an admin.',
-    errors: [...BY_ROLE, 'LAST_OWNER', 'NOT_FOUND'],
+    errors: [...BY_ROLE, 'NOT_FOUND'],
   },
   'GET /api/organizations/:organization/invitations': {
     id: 'listInvitations',
@@ -557,7 +557,10 @@ export const organizations = {
     summary: 'Become a member',
     description:
       'With the `token` of the mail, or the `id` of an invitation to the confirmed address of the user.',
-    errors: ['INVITATION_INVALID', 'INVITATION_OF_OTHER', 'ORGANIZATION_NOT_FOUND', 'NOT_FOUND'],
+    errors: [
+      ...['INVITATION_INVALID', 'INVITATION_OF_OTHER', 'TOO_MANY_MEMBERS', 'TOO_MANY_ORGANIZATIONS'],
+      ...['ORGANIZATION_NOT_FOUND', 'NOT_FOUND'],
+    ],
   },
 };
 

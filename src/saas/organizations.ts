@@ -28,7 +28,7 @@ export async function openOrganizations(
   { users, auth, events, email }: OrganizationsOptions,
 ) {
   const { context, values, runtime, publicUrl, accountAddress } = base;
-  const load = async () => {
+  const create = async () => {
     const [{ createOrganizationsModule }, { createInvitationMail }] = await Promise.all([
       import('./organizations/module.js'),
       import('./organizations/mails.js'),
@@ -43,31 +43,38 @@ export async function openOrganizations(
         page: () => publicUrl() + (configured === undefined ? own : withLeadingSlash(configured)),
       }),
       event: events.event,
+      maxMembers: values.organizationMaxMembers,
       chooseOrganization: auth.service.chooseOrganization,
     });
   };
-  const module = values.organizations ? await load() : undefined;
-  contributeMemberships(base, async () => module ?? load());
-  return module;
+  let module: ReturnType<typeof create> | undefined;
+  const load = () => {
+    module ??= create();
+    return module;
+  };
+  contributeMemberships(base, load);
+  return values.organizations ? load() : undefined;
 }
 
 /** Also without the option: an account that is deleted leaves the organizations of a time when they were enabled. */
 function contributeMemberships({ context }: SaasBase, load: () => Promise<OrganizationsModule>): void {
-  const { memberships } = organizationCollections(context.store);
-  const ofUser = (userId: string) => allOf(memberships, { where: { userId }, sort: 'createdAt' });
+  const { organizations, memberships } = organizationCollections(context.store);
   context.accountData.add({
     section: {
       name: 'organizations',
-      read: async (userId) =>
-        (await ofUser(userId)).map(({ organizationId, role, createdAt }) => ({
-          organizationId,
-          role,
+      async read(userId) {
+        const own = await allOf(memberships, { where: { userId }, sort: 'createdAt' });
+        const ids = own.map(({ organizationId }) => organizationId);
+        const found = await allOf(organizations, { where: { id: { in: ids } }, sort: 'id' });
+        return own.map(({ organizationId: id, role, createdAt }) => ({
+          ...{ id, name: found.find((one) => one.id === id)?.name ?? '', role },
           joinedAt: toTimestamp(createdAt),
-        })),
+        }));
+      },
     },
     async check(userId) {
       if (!(await memberships.findOne({ userId }))) return;
-      const [name] = await (await load()).members.onlyOwnedBy(userId);
+      const name = await (await load()).members.onlyOwnedBy(userId);
       if (name === undefined) return;
       const message = `You are the only owner of ${name}. Make another member the owner, or delete the organization, first.`;
       throw organizationErrors.LAST_OWNER({ message });
@@ -83,12 +90,16 @@ function contributeMemberships({ context }: SaasBase, load: () => Promise<Organi
 function organizationUsers({ userDocuments }: UsersModule): OrganizationUsers {
   const view = (user: Awaited<ReturnType<typeof userDocuments.findOne>>): OrganizationUser | null => {
     if (!user || user.deletingAt !== undefined) return null;
-    const { id, email, emailVerified, name = '', locale } = user;
-    return { id, email, emailVerified, name, locale };
+    const { id, email, emailVerified, name = '', locale, suspendedAt } = user;
+    return { id, email, emailVerified, name, locale, isSuspended: suspendedAt !== undefined };
   };
   const find = async (id: string) => view(await userDocuments.findOne({ id }));
   return {
     find,
+    async findAll(ids) {
+      const found = await allOf(userDocuments, { where: { id: { in: ids } }, sort: 'id' });
+      return new Map(found.flatMap((one) => view(one) ?? []).map((one) => [one.id, one]));
+    },
     async require(id) {
       const user = await find(id);
       if (!user) throw userNotFound();

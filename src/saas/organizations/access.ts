@@ -1,4 +1,5 @@
 import { toTimestamp } from '../../core/http/schemas.js';
+import { allOf } from '../../core/storage/pages.js';
 import { organizationErrors } from './errors.js';
 import type { Roles } from './roles.js';
 import type { Organization, OwnOrganization } from './schemas.js';
@@ -28,6 +29,9 @@ export const toOrganizationView = (organization: OrganizationDocument): Organiza
   return { id, name, slug, logoUrl, members, createdAt: toTimestamp(createdAt) };
 };
 
+/** What can be an ID or a slug. Other text, which a route of the host may pass, could be one that no store accepts. */
+const NAMED = /^[\w-]{1,100}$/;
+
 export type OrganizationAccess = ReturnType<typeof createOrganizationAccess>;
 
 /** What members may do in an organization. */
@@ -35,29 +39,50 @@ export function createOrganizationAccess(
   { organizations, memberships }: Pick<OrganizationCollections, 'organizations' | 'memberships'>,
   roles: Roles,
 ) {
+  const isId = (named: string): boolean => named.startsWith(ORGANIZATION_ID_PREFIX);
+
+  const findOrganization = (named: string): Promise<OrganizationDocument | null> =>
+    NAMED.test(named)
+      ? organizations.findOne({ ...(isId(named) ? { id: named } : { slug: named }), deletingAt: null })
+      : Promise.resolve(null);
+
   const findMembership = (organizationId: string, userId: string) =>
     memberships.findOne({ id: membershipId(organizationId, userId) });
 
   /** Both with one round trip for an ID; null if the user is no member. @param named an ID or a slug */
   const find = async (named: string, userId: string): Promise<MemberOf | null> => {
-    const isId = named.startsWith(ORGANIZATION_ID_PREFIX);
     const [organization, byId] = await Promise.all([
-      organizations.findOne(isId ? { id: named } : { slug: named }),
-      isId ? findMembership(named, userId) : null,
+      findOrganization(named),
+      isId(named) && NAMED.test(named) ? findMembership(named, userId) : null,
     ]);
-    if (!organization || organization.deletingAt !== undefined) return null;
-    const membership = isId ? byId : await findMembership(organization.id, userId);
+    if (!organization) return null;
+    const membership = isId(named) ? byId : await findMembership(organization.id, userId);
     return membership && { organization, membership };
   };
 
   return {
+    findOrganization,
     find,
 
     /** @throws ORGANIZATION_NOT_FOUND unless the user is a member */
     async memberOf(named: string, userId: string): Promise<MemberOf> {
-      const found = named === '' ? null : await find(named, userId);
+      const found = await find(named, userId);
       if (!found) throw organizationErrors.ORGANIZATION_NOT_FOUND();
       return found;
+    },
+
+    /** Those to which memberships or invitations belong, by ID, without those that are being deleted. */
+    async organizationsOf(items: readonly { organizationId: string }[]) {
+      const ids = items.map(({ organizationId }) => organizationId);
+      const found = await allOf(organizations, { where: { id: { in: ids }, deletingAt: null }, sort: 'id' });
+      return new Map(found.map((one) => [one.id, one]));
+    },
+
+    /** The organization as it is now. @throws ORGANIZATION_NOT_FOUND once it is being deleted */
+    async requireOpen(id: string): Promise<OrganizationDocument> {
+      const organization = await organizations.findOne({ id, deletingAt: null });
+      if (!organization) throw organizationErrors.ORGANIZATION_NOT_FOUND();
+      return organization;
     },
 
     /** @throws ROLE_REQUIRED */

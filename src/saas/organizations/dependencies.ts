@@ -9,6 +9,8 @@ import type { OrganizationCollections } from './store.js';
 /** Access to the users' records, which belong to another domain. */
 export interface OrganizationUsers {
   find(userId: string): Promise<OrganizationUser | null>;
+  /** By ID; those that do not exist are missing. */
+  findAll(userIds: readonly string[]): Promise<Map<string, OrganizationUser>>;
   /** @throws NOT_FOUND if there is no such user, or the account is being deleted */
   require(userId: string): Promise<OrganizationUser>;
   /** Whether the account with an address is a member is not disclosed before it is confirmed. */
@@ -24,17 +26,17 @@ export interface OrganizationUser {
   /** Empty if not provided. */
   name: string;
   locale?: string | undefined;
+  isSuspended: boolean;
 }
 
 /** What the services of this domain depend on. */
 export interface OrganizationDependencies
   extends OrganizationCollections,
-    Pick<
-      ModuleContext,
-      'commit' | 'audit' | 'accountData' | 'throttle' | 'clock' | 'random' | 'backgroundTasks'
-    > {
+    Pick<ModuleContext, 'commit' | 'audit' | 'accountData' | 'throttle' | 'clock' | 'random'> {
   users: OrganizationUsers;
   roles: Roles;
   access: OrganizationAccess;
   event: EventOf<OrganizationEvents>;
+  /** Of an organization. */
+  maxMembers: number;
 }

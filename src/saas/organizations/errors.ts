@@ -10,7 +10,12 @@ export const organizationErrors = defineErrors({
   INVITATION_OF_OTHER: [403, 'This invitation was sent to another address. Sign in with that address.'],
   // Also for an organization that exists: who is no member does not learn that it does.
   ORGANIZATION_NOT_FOUND: [404, 'You are not a member of such an organization.'],
-  SLUG_TAKEN: [409, 'Another organization has this slug. Choose another one.'],
+  SLUG_TAKEN: [409, 'This slug is taken or reserved. Choose another one.'],
   LAST_OWNER: [409, 'An organization needs an owner. Make another member the owner first.'],
   ALREADY_MEMBER: [409, 'This person is a member already.'],
+  TOO_MANY_MEMBERS: [409, 'This organization has as many members as possible.'],
+  TOO_MANY_ORGANIZATIONS: [
+    409,
+    'This account belongs to as many organizations as possible. Leave one first.',
+  ],
 });

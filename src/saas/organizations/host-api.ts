@@ -1,6 +1,6 @@
 import { toOrganizationView } from './access.js';
 import type { Members } from './members.js';
-import type { Organizations } from './organizations.js';
+import { HOST, type Organizations } from './organizations.js';
 import type { Member, Organization, OwnOrganization } from './schemas.js';
 
 /** `fastify.saas.organizations`: on behalf of the host, which needs no role. Organizations are named by ID or slug. */
@@ -9,7 +9,7 @@ export interface OrganizationApi {
   get(organization: string): Promise<Organization>;
   /** The organizations of a user, with the role in each. */
   listOf(userId: string): Promise<OwnOrganization[]>;
-  /** Creates an organization that belongs to a user. @throws SLUG_TAKEN; NOT_FOUND for an unknown user */
+  /** Creates an organization that belongs to a user. @throws VALIDATION_ERROR, SLUG_TAKEN, TOO_MANY_ORGANIZATIONS; NOT_FOUND for an unknown user */
   create(ownerId: string, given: { name: string; slug?: string }): Promise<OwnOrganization>;
   /** Deletes it with its data. @throws NOT_FOUND; PAYMENT_PROVIDER_ERROR as for users */
   delete(organization: string): Promise<void>;
@@ -18,7 +18,10 @@ export interface OrganizationApi {
     organization: string,
     page?: { after?: string; limit?: number },
   ): Promise<{ members: Member[]; next: string | null }>;
-  /** Makes a user a member without an invitation. @throws NOT_FOUND, ALREADY_MEMBER, VALIDATION_ERROR for an unknown role */
+  /**
+   * Makes a user a member without an invitation.
+   * @throws NOT_FOUND, ALREADY_MEMBER, TOO_MANY_MEMBERS, TOO_MANY_ORGANIZATIONS, VALIDATION_ERROR for an unknown role
+   */
   addMember(organization: string, userId: string, role?: string): Promise<Member>;
   /** @throws NOT_FOUND, LAST_OWNER, VALIDATION_ERROR for an unknown role */
   changeRole(organization: string, userId: string, role: string): Promise<Member>;
@@ -26,14 +29,12 @@ export interface OrganizationApi {
   removeMember(organization: string, userId: string): Promise<void>;
 }
 
-const HOST = { ip: 'local' } as const;
-
 export function createOrganizationApi(organizations: Organizations, members: Members): OrganizationApi {
   const { asHost } = organizations;
   return {
     get: async (named) => toOrganizationView((await asHost(named)).organization),
     listOf: organizations.listOf,
-    create: (ownerId, given) => organizations.create(ownerId, given, HOST),
+    create: (ownerId, given) => organizations.createFor(ownerId, given),
     delete: async (named) => organizations.delete(await asHost(named), HOST),
     members: async (named, { after, limit } = {}) =>
       members.list((await asHost(named)).organization.id, after, limit),

@@ -15,11 +15,11 @@ import type { InvitationMail } from './mails.js';
 import type { Members } from './members.js';
 import { MEMBER } from './roles.js';
 import type { Invitation, ReceivedInvitation } from './schemas.js';
-import { type InvitationDocument, invitationId, membershipId } from './store.js';
+import { type InvitationDocument, invitationId, type MembershipDocument, membershipId } from './store.js';
 
 export const INVITATION_TTL_MS = 7 * DAY;
 
-/** Mails with invitations of an organization; the key is the organization. */
+/** Mails with invitations that a user sends, in all organizations. */
 const SENT = fixedWindow('organization.invite', 100, DAY);
 
 /** Mails with invitations to one address. */
@@ -31,7 +31,7 @@ export type Invitations = ReturnType<typeof createInvitations>;
 export function createInvitations(
   deps: OrganizationDependencies & { members: Members; mail: InvitationMail },
 ) {
-  const { organizations, memberships, invitations, users, access, members, mail } = deps;
+  const { organizations, memberships, invitations, users, roles, access, members, mail } = deps;
   const { throttle, commit, audit, clock, random } = deps;
 
   const view = ({ id, email, role, createdAt, expiresAt }: InvitationDocument): Invitation => ({
@@ -44,6 +44,9 @@ export function createInvitations(
 
   const isOpen = ({ acceptedBy, expiresAt }: InvitationDocument): boolean =>
     acceptedBy === undefined && expiresAt > clock.now();
+
+  const maySend = ({ role: own }: MembershipDocument, role: string): boolean =>
+    roles.permits(own, 'members:manage') && roles.covers(own, role);
 
   const record = (event: string, subject: string, invitation: InvitationDocument, { ip }: RequestSource) =>
     audit.entry({
@@ -98,12 +101,16 @@ export function createInvitations(
       const account = await users.findByEmail(email);
       if (account && (await memberships.findOne({ id: membershipId(organization.id, account.id) })))
         throw organizationErrors.ALREADY_MEMBER();
-      await throttle.countKey(SENT, organization.id, source.ip);
+      await throttle.countKey(SENT, inviter.id, source.ip);
       await throttle.countKey(RECEIVED, email, source.ip);
       const id = invitationId(organization.id, email);
       const token = `${id}.${newToken(random)}`;
       return decideAndCommit(commit, async () => {
-        const before = await invitations.findOne({ id });
+        const [before] = await Promise.all([
+          invitations.findOne({ id }),
+          access.requireOpen(organization.id),
+        ]);
+        if (before && isOpen(before)) access.demandRole(by, before.role);
         const now = clock.now();
         const after: InvitationDocument = {
           id,
@@ -157,24 +164,20 @@ export function createInvitations(
     async listFor({ email, emailVerified }: User): Promise<ReceivedInvitation[]> {
       if (!emailVerified) return [];
       const all = await allOf(invitations, { where: { email }, sort: 'createdAt' });
-      const found = await Promise.all(
-        all.filter(isOpen).map(async (invitation) => {
-          const organization = await organizations.findOne({
-            id: invitation.organizationId,
-            deletingAt: null,
-          });
-          if (!organization) return [];
-          const { id, name, logoUrl = null } = organization;
-          return [{ ...view(invitation), organization: { id, name, logoUrl } }];
-        }),
-      );
-      return found.flat();
+      const open = all.filter(isOpen);
+      const found = await access.organizationsOf(open);
+      return open.flatMap((invitation) => {
+        const organization = found.get(invitation.organizationId);
+        if (!organization) return [];
+        const { id, name, logoUrl = null } = organization;
+        return [{ ...view(invitation), organization: { id, name, logoUrl } }];
+      });
     },
 
     /**
-     * Makes the user a member. The same request succeeds again until the invitation expires.
+     * Makes the user a member, as long as the sender could still send the invitation. The same request succeeds again until it expires.
      * @param given the token of the mail, or the ID of an invitation to the confirmed address of the user
-     * @throws INVITATION_INVALID, INVITATION_OF_OTHER
+     * @throws INVITATION_INVALID, INVITATION_OF_OTHER, TOO_MANY_MEMBERS, TOO_MANY_ORGANIZATIONS
      * @returns the ID of the organization
      */
     accept(
@@ -184,20 +187,21 @@ export function createInvitations(
     ): Promise<string> {
       return decideAndCommit(commit, async () => {
         const invitation = await findFor(user, given);
-        const { id, organizationId, role, hash } = invitation;
+        const { id, organizationId, role, hash, invitedBy, acceptedBy } = invitation;
         const result = organizationId;
-        const [organization, membership] = await Promise.all([
+        const [organization, membership, inviter] = await Promise.all([
           organizations.findOne({ id: organizationId, deletingAt: null }),
           memberships.findOne({ id: membershipId(organizationId, user.id) }),
+          memberships.findOne({ id: membershipId(organizationId, invitedBy) }),
         ]);
         if (!organization) throw organizationErrors.INVITATION_INVALID();
-        if (membership) return { result };
-        // Whoever has left cannot return with the same invitation.
-        if (invitation.acceptedBy !== undefined) throw organizationErrors.INVITATION_INVALID();
-        await users.require(user.id);
+        if (membership && acceptedBy !== undefined) return { result };
+        // Whoever has left cannot return with the same invitation, nor by one that they sent before.
+        const isWorth = inviter && maySend(inviter, role);
+        if (acceptedBy !== undefined || !isWorth) throw organizationErrors.INVITATION_INVALID();
         const parts = [
           invitations.changing({ id, hash, acceptedBy: null }, { set: { acceptedBy: user.id } }),
-          ...(await members.adding(organizationId, user.id, role)),
+          ...(membership ? [] : await members.adding(organization, user.id, role)),
           record('organization.joined', user.id, invitation, source),
         ];
         return { parts, result, repeatIfTaken: true };

@@ -6,9 +6,15 @@ import { allOf, readPage } from '../../core/storage/pages.js';
 import type { Acting, MemberOf } from './access.js';
 import type { OrganizationDependencies, OrganizationUser } from './dependencies.js';
 import { organizationErrors } from './errors.js';
-import { MEMBER, OWNER } from './roles.js';
+import { ADMIN, MEMBER, OWNER } from './roles.js';
 import type { Member } from './schemas.js';
-import { type MembershipDocument, membershipId } from './store.js';
+import { type MembershipDocument, membershipId, type OrganizationDocument } from './store.js';
+
+/** A user reads all of them at once. */
+const MAX_ORGANIZATIONS = 200;
+
+/** Members that are read to find the next owner of an organization. */
+const MAX_CANDIDATES = 20;
 
 /** From where a change is made; `local` for the host. */
 export type ActingSource = Pick<RequestSource, 'ip'>;
@@ -17,9 +23,9 @@ export type Members = ReturnType<typeof createMembers>;
 
 /** Who belongs to an organization. Every change is one commit that keeps the numbers of members and owners. */
 export function createMembers(deps: OrganizationDependencies) {
-  const { organizations, memberships, users, roles, access, commit, event, audit, clock } = deps;
+  const { organizations, memberships, users, roles, access, commit, event, audit, clock, maxMembers } = deps;
 
-  const view = (membership: MembershipDocument, user: OrganizationUser | null): Member => ({
+  const view = (membership: MembershipDocument, user: OrganizationUser | undefined): Member => ({
     userId: membership.userId,
     email: user?.email ?? '',
     name: user?.name ?? '',
@@ -27,58 +33,70 @@ export function createMembers(deps: OrganizationDependencies) {
     joinedAt: toTimestamp(membership.createdAt),
   });
 
+  const viewOf = async (membership: MembershipDocument): Promise<Member> =>
+    view(membership, (await users.find(membership.userId)) ?? undefined);
+
   const find = async (organizationId: string, userId: string): Promise<MembershipDocument> => {
     const found = await memberships.findOne({ id: membershipId(organizationId, userId) });
     if (!found) throw httpErrors.NOT_FOUND({ message: 'This person is no member.' });
     return found;
   };
 
-  /** The write that keeps the numbers of an organization; unmet if nobody would be left as an owner, or it is being deleted. */
-  const counting = (id: string, { members = 0, owners = 0 }: { members?: number; owners?: number }) => {
-    const where = { id, deletingAt: null };
-    return organizations.changing(owners < 0 ? { ...where, owners: { gt: -owners } } : where, {
-      inc: { ...(members !== 0 && { members }), owners },
-    });
-  };
-
-  /** Refuses to leave an organization without an owner. */
-  const requireOtherOwner = async (organizationId: string): Promise<void> => {
-    const organization = await organizations.findOne({ id: organizationId });
-    if (!organization || organization.deletingAt !== undefined)
-      throw organizationErrors.ORGANIZATION_NOT_FOUND();
-    if (organization.owners < 2) throw organizationErrors.LAST_OWNER();
-  };
-
-  const ownerDifference = (before: string, after: string | undefined): number =>
+  const ownerDifference = (before: string, after?: string): number =>
     Number(after === OWNER) - Number(before === OWNER);
 
-  /** What makes a user a member, for a commit. */
+  /** The write that keeps the numbers; unmet without an owner, above the limit, or once the organization is being deleted. */
+  const counting = (id: string, { members = 0, owners = 0 }: { members?: number; owners?: number }) =>
+    organizations.changing(
+      {
+        ...{ id, deletingAt: null },
+        ...(owners < 0 && { owners: { gt: -owners } }),
+        ...(members > 0 && { members: { lt: maxMembers } }),
+      },
+      { inc: { members, owners } },
+    );
+
+  /** Refuses what would leave an organization without an owner. */
+  const requireOtherOwner = ({ owners }: OrganizationDocument, difference: number): void => {
+    if (owners + difference < 1) throw organizationErrors.LAST_OWNER();
+  };
+
   const adding = async (
-    organizationId: string,
+    organization: OrganizationDocument,
     userId: string,
     role: string,
-  ): Promise<readonly CommitPart[]> => [
-    memberships.inserting({
-      id: membershipId(organizationId, userId),
-      organizationId,
-      userId,
-      role,
-      createdAt: clock.now(),
-    }),
-    counting(organizationId, { members: 1, owners: Number(role === OWNER) }),
-    users.joining(userId),
-    await event('organization.member_added', { organizationId, userId, role }),
-  ];
+  ): Promise<readonly CommitPart[]> => {
+    if (organization.members >= maxMembers) throw organizationErrors.TOO_MANY_MEMBERS();
+    const { id: organizationId } = organization;
+    return [
+      memberships.inserting({
+        id: membershipId(organizationId, userId),
+        organizationId,
+        userId,
+        role,
+        createdAt: clock.now(),
+      }),
+      counting(organizationId, { members: 1, owners: Number(role === OWNER) }),
+      await joining(userId),
+      await event('organization.member_added', { organizationId, userId, role }),
+    ];
+  };
+
+  /** For the commit by which a user belongs to one more organization. */
+  const joining = async (userId: string) => {
+    await users.require(userId);
+    if ((await memberships.count({ userId }, MAX_ORGANIZATIONS)) >= MAX_ORGANIZATIONS)
+      throw organizationErrors.TOO_MANY_ORGANIZATIONS();
+    return users.joining(userId);
+  };
 
   const removing = async ({ id, organizationId, userId, role }: MembershipDocument) => [
     memberships.deleting({ id, role }),
-    counting(organizationId, { members: -1, owners: ownerDifference(role, undefined) }),
     await event('organization.member_removed', { organizationId, userId }),
   ];
 
   const changing = async ({ id, organizationId, userId, role: before }: MembershipDocument, role: string) => [
     memberships.changing({ id, role: before }, { set: { role } }),
-    counting(organizationId, { owners: ownerDifference(before, role) }),
     await event('organization.member_updated', { organizationId, userId, role }),
   ];
 
@@ -100,8 +118,27 @@ export function createMembers(deps: OrganizationDependencies) {
       throw invalidFields({ path: 'role', message: `must be one of ${roles.names.join(', ')}` });
   };
 
+  /** The longest-standing admin, or else member, whose account is not suspended; if all are, the first of them. */
+  const nextOwner = async (organizationId: string, userId: string) => {
+    let suspended: MembershipDocument | undefined;
+    for (const role of [ADMIN, MEMBER, undefined]) {
+      const { items } = await memberships.page({
+        where: { organizationId, ...(role !== undefined && { role }) },
+        sort: 'createdAt',
+        limit: MAX_CANDIDATES,
+      });
+      for (const one of items.filter((candidate) => candidate.userId !== userId)) {
+        const user = await users.find(one.userId);
+        if (user && !user.isSuspended) return one;
+        suspended ??= one;
+      }
+    }
+    return suspended;
+  };
+
   return {
     adding,
+    joining,
     requireRole,
 
     /** The members, the oldest first. */
@@ -112,33 +149,28 @@ export function createMembers(deps: OrganizationDependencies) {
         after,
         ...(limit !== undefined && { limit }),
       });
-      const members = await Promise.all(
-        items.map(async (membership) => view(membership, await users.find(membership.userId))),
-      );
-      return { members, next };
+      const known = await users.findAll(items.map(({ userId }) => userId));
+      return { members: items.map((one) => view(one, known.get(one.userId))), next };
     },
 
     /**
      * Makes a user a member without an invitation, on behalf of the host.
-     * @throws ALREADY_MEMBER; NOT_FOUND for an unknown user, VALIDATION_ERROR for an unknown role
+     * @throws ALREADY_MEMBER, TOO_MANY_MEMBERS, TOO_MANY_ORGANIZATIONS; NOT_FOUND for an unknown user, VALIDATION_ERROR for an unknown role
      */
     async add(by: Acting, userId: string, role: string, source: ActingSource): Promise<Member> {
       requireRole(role);
-      const user = await users.require(userId);
-      const organizationId = by.organization.id;
-      const added = await decideAndCommit(commit, async () => {
-        if (await memberships.findOne({ id: membershipId(organizationId, userId) }))
+      const { id } = by.organization;
+      await decideAndCommit(commit, async () => {
+        const organization = await access.requireOpen(id);
+        if (await memberships.findOne({ id: membershipId(id, userId) }))
           throw organizationErrors.ALREADY_MEMBER();
-        const organization = await organizations.findOne({ id: organizationId, deletingAt: null });
-        if (!organization) throw organizationErrors.ORGANIZATION_NOT_FOUND();
         const parts = [
-          ...(await adding(organizationId, userId, role)),
+          ...(await adding(organization, userId, role)),
           record('organization.member_added', by, { member: userId, role }, source),
         ];
-        const result = { id: '', organizationId, userId, role, createdAt: clock.now() };
-        return { parts, result, repeatIfTaken: true };
+        return { parts, result: undefined, repeatIfTaken: true };
       });
-      return view(added, user);
+      return viewOf(await find(id, userId));
     },
 
     /**
@@ -149,21 +181,23 @@ export function createMembers(deps: OrganizationDependencies) {
     async changeRole(by: Acting, userId: string, role: string, source: ActingSource): Promise<Member> {
       access.demand(by, 'members:manage');
       requireRole(role);
-      const organizationId = by.organization.id;
+      const { id } = by.organization;
       const changed = await decideAndCommit(commit, async () => {
-        const membership = await find(organizationId, userId);
+        const [organization, membership] = await Promise.all([access.requireOpen(id), find(id, userId)]);
         const before = membership.role;
         access.demandRole(by, before);
         access.demandRole(by, role);
         if (before === role) return { result: membership };
-        if (before === OWNER) await requireOtherOwner(organizationId);
+        const owners = ownerDifference(before, role);
+        requireOtherOwner(organization, owners);
         const parts = [
           ...(await changing(membership, role)),
+          counting(id, { owners }),
           record('organization.member_updated', by, { member: userId, before, after: role }, source),
         ];
         return { parts, result: { ...membership, role } };
       });
-      return view(changed, await users.find(userId));
+      return viewOf(changed);
     },
 
     /**
@@ -173,13 +207,18 @@ export function createMembers(deps: OrganizationDependencies) {
     async remove(by: Acting, userId: string, source: ActingSource): Promise<void> {
       const isOwn = by.membership?.userId === userId;
       if (!isOwn) access.demand(by, 'members:manage');
-      const organizationId = by.organization.id;
+      const { id } = by.organization;
       await decideAndCommit(commit, async () => {
-        const membership = await find(organizationId, userId);
+        const [organization, membership] = await Promise.all([access.requireOpen(id), find(id, userId)]);
         if (!isOwn) access.demandRole(by, membership.role);
-        if (membership.role === OWNER) await requireOtherOwner(organizationId);
+        const owners = ownerDifference(membership.role);
+        requireOtherOwner(organization, owners);
         const name = isOwn ? 'organization.left' : 'organization.member_removed';
-        const parts = [...(await removing(membership)), record(name, by, { member: userId }, source)];
+        const parts = [
+          ...(await removing(membership)),
+          counting(id, { members: -1, owners }),
+          record(name, by, { member: userId }, source),
+        ];
         return { parts, result: undefined };
       });
     },
@@ -190,83 +229,78 @@ export function createMembers(deps: OrganizationDependencies) {
      */
     async transfer(by: MemberOf, userId: string, source: RequestSource): Promise<void> {
       access.demandRole(by, OWNER);
-      const organizationId = by.organization.id;
+      const { id } = by.organization;
       if (by.membership.userId === userId)
         throw invalidFields({ path: 'userId', message: 'must be another member' });
       await decideAndCommit(commit, async () => {
         const [own, other] = await Promise.all([
-          find(organizationId, by.membership.userId),
-          find(organizationId, userId),
+          find(id, by.membership.userId),
+          find(id, userId),
+          access.requireOpen(id),
         ]);
         access.demandRole({ ...by, membership: own }, OWNER);
         const parts = [
-          memberships.changing({ id: own.id, role: OWNER }, { set: { role: 'admin' } }),
-          memberships.changing({ id: other.id, role: other.role }, { set: { role: OWNER } }),
-          counting(organizationId, { owners: other.role === OWNER ? -1 : 0 }),
-          await event('organization.member_updated', { organizationId, userId, role: OWNER }),
-          await event('organization.member_updated', { organizationId, userId: own.userId, role: 'admin' }),
+          ...(await changing(own, ADMIN)),
+          ...(await changing(other, OWNER)),
+          counting(id, { owners: other.role === OWNER ? -1 : 0 }),
           record('organization.transferred', by, { member: userId }, source),
         ];
         return { parts, result: undefined };
       });
     },
 
-    /** The organizations that would have no owner without a user, and other members. */
-    async onlyOwnedBy(userId: string): Promise<string[]> {
-      const own = await allOf(memberships, { where: { userId, role: OWNER }, sort: 'createdAt' });
-      const found = await Promise.all(
-        own.map(async ({ organizationId: id }) =>
-          organizations.findOne({ id, owners: 1, members: { gt: 1 } }),
-        ),
-      );
-      return found.flatMap((one) => one?.name ?? []);
+    /** The name of an organization that would have no owner without a user, and has other members. */
+    async onlyOwnedBy(userId: string): Promise<string | undefined> {
+      for (const { organizationId: id } of await allOf(memberships, {
+        where: { userId, role: OWNER },
+        sort: 'createdAt',
+      })) {
+        const found = await organizations.findOne({ id, owners: 1, members: { gt: 1 }, deletingAt: null });
+        if (found) return found.name;
+      }
+      return undefined;
     },
 
     /**
-     * Removes a user whose account is deleted from every organization. Where the user was the only owner, the longest-standing admin, or else
-     * member, becomes the owner; an organization without other members is returned, to be deleted.
+     * Removes a user whose account is deleted from every organization. Where the user was the only owner, the next one takes over. Begins the
+     * deletion of organizations without other members, and returns their IDs.
      */
     async leaveAll(userId: string): Promise<string[]> {
-      const empty: string[] = [];
-      for (const { organizationId } of await allOf(memberships, { where: { userId }, sort: 'createdAt' })) {
-        const isEmpty = await decideAndCommit(commit, async () => {
-          const membership = await memberships.findOne({ id: membershipId(organizationId, userId) });
-          const organization = await organizations.findOne({ id: organizationId });
-          if (!membership || !organization) return { result: false };
-          if (organization.members === 1) return { result: true };
+      const ended: string[] = [];
+      for (const { id, organizationId } of await allOf(memberships, {
+        where: { userId },
+        sort: 'createdAt',
+      })) {
+        const isEnded = await decideAndCommit(commit, async () => {
+          const [membership, organization] = await Promise.all([
+            memberships.findOne({ id }),
+            organizations.findOne({ id: organizationId, deletingAt: null }),
+          ]);
+          if (!membership) return { result: false };
+          if (!organization) return { parts: [memberships.deleting({ id })], result: false };
+          if (organization.members === 1) {
+            const where = { id: organizationId, members: 1, deletingAt: null };
+            const parts = [organizations.changing(where, { set: { deletingAt: clock.now() } })];
+            return { parts, result: true };
+          }
           const isOnlyOwner = membership.role === OWNER && organization.owners === 1;
-          if (!isOnlyOwner) return { parts: await removing(membership), result: false };
-          const heir = await nextOwner(organizationId, userId);
-          if (!heir) return { result: true };
-          const { id } = membership;
+          const heir = isOnlyOwner ? await nextOwner(organizationId, userId) : undefined;
+          const source = { ip: 'background' };
           const parts = [
-            memberships.deleting({ id, role: OWNER }),
-            memberships.changing({ id: heir.id, role: heir.role }, { set: { role: OWNER } }),
-            organizations.changing(
-              { id: organizationId, owners: 1, deletingAt: null },
-              { inc: { members: -1 } },
-            ),
-            await event('organization.member_updated', { organizationId, userId: heir.userId, role: OWNER }),
-            await event('organization.member_removed', { organizationId, userId }),
+            ...(await removing(membership)),
+            ...(heir ? await changing(heir, OWNER) : []),
+            heir &&
+              record('organization.inherited', { organization, membership }, { member: heir.userId }, source),
+            counting(organizationId, {
+              members: -1,
+              owners: ownerDifference(membership.role) + (heir ? ownerDifference(heir.role, OWNER) : 0),
+            }),
           ];
           return { parts, result: false };
         });
-        if (isEmpty) empty.push(organizationId);
+        if (isEnded) ended.push(organizationId);
       }
-      return empty;
+      return ended;
     },
   };
-
-  async function nextOwner(organizationId: string, userId: string): Promise<MembershipDocument | undefined> {
-    for (const role of ['admin', MEMBER, undefined]) {
-      const { items } = await memberships.page({
-        where: { organizationId, ...(role !== undefined && { role }) },
-        sort: 'createdAt',
-        limit: 2,
-      });
-      const found = items.find((one) => one.userId !== userId);
-      if (found) return found;
-    }
-    return undefined;
-  }
 }

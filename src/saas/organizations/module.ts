@@ -22,26 +22,27 @@ export interface OrganizationsModuleOptions extends Pick<OrganizationPluginOptio
   roles: OrganizationRoles | undefined;
   mail: InvitationMail;
   event: EventOf<OrganizationEvents>;
+  maxMembers: number;
 }
 
 export function createOrganizationsModule(
   context: ModuleContext,
-  { users, roles: given, mail, event, chooseOrganization }: OrganizationsModuleOptions,
+  { users, roles: given, mail, event, maxMembers, chooseOrganization }: OrganizationsModuleOptions,
 ) {
   const { store, jobs, clock } = context;
   const roles = createRoles(given);
   const collections = organizationCollections(store);
   const access = createOrganizationAccess(collections, roles);
-  const deps = { ...context, ...collections, users, roles, access, event };
+  const deps = { ...context, ...collections, users, roles, access, event, maxMembers };
   const members = createMembers(deps);
   const invitations = createInvitations({ ...deps, members, mail });
-  const organizations = createOrganizations(deps);
+  const organizations = createOrganizations({ ...deps, members });
   jobs.add('organization-deletion', organizations.deletionJob);
   jobs.add('invitation-purge', createExpiryPurge(collections.invitations, clock));
   return {
     /** Removes a user whose account is deleted, with the organizations that have no other member. */
     async leaveAll(userId: string): Promise<void> {
-      for (const id of await members.leaveAll(userId)) await organizations.deleteEmpty(id);
+      for (const id of await members.leaveAll(userId)) await organizations.completeDeletion(id);
     },
     roles,
     access,

@@ -1,17 +1,20 @@
+import { mustBe } from '../../core/config/validation-messages.js';
 import type { RequestSource } from '../../core/http/routes.js';
+import { DisplayName, matchesSchema } from '../../core/http/schemas.js';
 import { DAY } from '../../core/kernel/clock.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { newId, newToken } from '../../core/kernel/secrets.js';
 import { decideAndCommit } from '../../core/ops/commit.js';
 import type { Job } from '../../core/ops/jobs.js';
 import { UniqueViolation } from '../../core/storage/collection.js';
-import { pagesOf } from '../../core/storage/pages.js';
+import { allOf, pagesOf } from '../../core/storage/pages.js';
 import { fixedWindow } from '../../core/throttle/throttle.js';
 import { type Acting, type MemberOf, toOrganizationView } from './access.js';
 import type { OrganizationDependencies } from './dependencies.js';
 import { organizationErrors } from './errors.js';
+import type { Members } from './members.js';
 import { OWNER } from './roles.js';
-import type { OrganizationChange, OwnOrganization } from './schemas.js';
+import { type NewOrganization, type OrganizationChange, type OwnOrganization, Slug } from './schemas.js';
 import {
   type MembershipDocument,
   membershipId,
@@ -22,16 +25,30 @@ import {
 /** Organizations that a user creates; the key is the user. */
 const CREATION = fixedWindow('organization.create', 20, DAY);
 
-/** Every user reads all of theirs at once. */
-const MAX_ORGANIZATIONS = 200;
+/** Slugs that a user chooses for existing organizations; bounds the search for those of others. */
+const SLUGS = fixedWindow('organization.slug', 20, DAY);
+
+/** Where applications have the slug in the path, it must not be one of their own pages. */
+const RESERVED = new Set(
+  `about account admin api app assets auth billing blog dashboard docs health help invitation invitations login logout metrics new
+  organizations pricing privacy public ready register settings signin signup static status support terms www`.split(
+    /\s+/,
+  ),
+);
+
+/** Where the host's changes come from. */
+export const HOST = { ip: 'local' } as const;
 
 export type Organizations = ReturnType<typeof createOrganizations>;
 
-export function createOrganizations(deps: OrganizationDependencies) {
-  const { organizations, memberships, invitations, users, access, accountData, throttle } = deps;
+export function createOrganizations(deps: OrganizationDependencies & { members: Members }) {
+  const { organizations, memberships, invitations, access, accountData, members, throttle } = deps;
   const { commit, event, audit, clock, random } = deps;
 
-  /** Free of those that exist; another organization may still take it first. */
+  /** Another organization may still take it first. */
+  const isFree = async (slug: string): Promise<boolean> =>
+    !RESERVED.has(slug) && !(await organizations.findOne({ slug }));
+
   const freeSlug = async (name: string): Promise<string> => {
     const words =
       name
@@ -40,13 +57,48 @@ export function createOrganizations(deps: OrganizationDependencies) {
         .match(/[a-z0-9]+/g) ?? [];
     const base = words.join('-').slice(0, 40).replace(/-$/, '');
     const slug = base.length < 3 ? `team-${base || shortToken()}` : base;
-    return (await organizations.findOne({ slug })) ? `${slug}-${shortToken()}` : slug;
+    return (await isFree(slug)) ? slug : `${slug}-${shortToken()}`;
   };
   const shortToken = () =>
     newToken(random)
       .toLowerCase()
       .replace(/[^a-z0-9]/g, '')
       .slice(0, 6);
+
+  const create = (
+    userId: string,
+    { name, slug }: NewOrganization,
+    source: Pick<RequestSource, 'ip'>,
+  ): Promise<OwnOrganization> =>
+    decideAndCommit(commit, async () => {
+      if (slug !== undefined && !(await isFree(slug))) throw organizationErrors.SLUG_TAKEN();
+      const now = clock.now();
+      const organization: OrganizationDocument = {
+        id: newId(ORGANIZATION_ID_PREFIX, clock, random),
+        name: name.trim(),
+        slug: slug ?? (await freeSlug(name)),
+        owners: 1,
+        members: 1,
+        createdAt: now,
+      };
+      const { id } = organization;
+      const membership: MembershipDocument = {
+        id: membershipId(id, userId),
+        organizationId: id,
+        userId,
+        role: OWNER,
+        createdAt: now,
+      };
+      const view = toOrganizationView(organization);
+      const parts = [
+        organizations.inserting(organization),
+        memberships.inserting(membership),
+        await members.joining(userId),
+        await event('organization.created', { organizationId: id, organization: view, userId }),
+        audit.entry({ event: 'organization.created', subject: userId, ip: source.ip, detail: id }),
+      ];
+      return { parts, result: access.view({ organization, membership }), repeatIfTaken: true };
+    });
 
   /** The steps that follow `deletingAt`, each idempotent, so that the job can resume them. */
   const completeDeletion = async (id: string): Promise<void> => {
@@ -61,75 +113,37 @@ export function createOrganizations(deps: OrganizationDependencies) {
   };
 
   return {
-    /**
-     * Creates an organization that belongs to a user.
-     * @param slug default: one made of the name
-     * @throws SLUG_TAKEN, RATE_LIMITED; NOT_FOUND for an unknown user
-     */
-    async create(
-      userId: string,
-      { name, slug }: { name: string; slug?: string | undefined },
-      source: Pick<RequestSource, 'ip'>,
-    ): Promise<OwnOrganization> {
+    /** By a user, who owns it. @param slug default: one made of the name @throws SLUG_TAKEN, TOO_MANY_ORGANIZATIONS, RATE_LIMITED */
+    async create(userId: string, given: NewOrganization, source: RequestSource): Promise<OwnOrganization> {
       await throttle.countKey(CREATION, userId, source.ip);
-      const owner = await users.require(userId);
-      return decideAndCommit(commit, async () => {
-        if (slug !== undefined && (await organizations.findOne({ slug })))
-          throw organizationErrors.SLUG_TAKEN();
-        const now = clock.now();
-        const organization: OrganizationDocument = {
-          id: newId(ORGANIZATION_ID_PREFIX, clock, random),
-          name: name.trim(),
-          slug: slug ?? (await freeSlug(name)),
-          owners: 1,
-          members: 1,
-          createdAt: now,
-        };
-        const { id } = organization;
-        const membership: MembershipDocument = {
-          id: membershipId(id, userId),
-          organizationId: id,
-          userId,
-          role: OWNER,
-          createdAt: now,
-        };
-        const view = toOrganizationView(organization);
-        const parts = [
-          organizations.inserting(organization),
-          memberships.inserting(membership),
-          users.joining(owner.id),
-          await event('organization.created', { organizationId: id, organization: view, userId }),
-          audit.entry({ event: 'organization.created', subject: userId, ip: source.ip, detail: id }),
-        ];
-        return { parts, result: access.view({ organization, membership }), repeatIfTaken: true };
-      });
+      return create(userId, given, source);
+    },
+
+    /** On behalf of the host, for an owner. @throws VALIDATION_ERROR, SLUG_TAKEN, TOO_MANY_ORGANIZATIONS; NOT_FOUND for an unknown user */
+    async createFor(userId: string, given: NewOrganization): Promise<OwnOrganization> {
+      const { name, slug } = given;
+      if (typeof name !== 'string' || !matchesSchema(name, DisplayName))
+        throw invalidFields({ path: 'name', message: mustBe(DisplayName, name) });
+      if (slug !== undefined && !(typeof slug === 'string' && matchesSchema(slug, Slug)))
+        throw invalidFields({ path: 'slug', message: mustBe(Slug, slug) });
+      return create(userId, given, HOST);
     },
 
     /** On behalf of the host. @param named an ID or a slug @throws NOT_FOUND */
     async asHost(named: string): Promise<Acting> {
-      const isId = named.startsWith(ORGANIZATION_ID_PREFIX);
-      const organization = named && (await organizations.findOne(isId ? { id: named } : { slug: named }));
-      if (!organization || organization.deletingAt !== undefined)
-        throw httpErrors.NOT_FOUND({ message: 'The organization was not found.' });
+      const organization = await access.findOrganization(named);
+      if (!organization) throw httpErrors.NOT_FOUND({ message: 'The organization was not found.' });
       return { organization };
     },
 
     /** The organizations of a user, the oldest membership first. */
     async listOf(userId: string): Promise<OwnOrganization[]> {
-      const { items } = await memberships.page({
-        where: { userId },
-        sort: 'createdAt',
-        limit: MAX_ORGANIZATIONS,
+      const own = await allOf(memberships, { where: { userId }, sort: 'createdAt' });
+      const found = await access.organizationsOf(own);
+      return own.flatMap((membership) => {
+        const organization = found.get(membership.organizationId);
+        return organization ? [access.view({ organization, membership })] : [];
       });
-      const found = await Promise.all(
-        items.map(async (membership) => {
-          const organization = await organizations.findOne({ id: membership.organizationId });
-          return organization && organization.deletingAt === undefined
-            ? [access.view({ organization, membership })]
-            : [];
-        }),
-      );
-      return found.flat();
     },
 
     /** @throws ROLE_REQUIRED, SLUG_TAKEN, ORGANIZATION_NOT_FOUND */
@@ -143,6 +157,10 @@ export function createOrganizations(deps: OrganizationDependencies) {
       if (name === undefined && slug === undefined && logoUrl === undefined)
         throw invalidFields({ path: 'name', message: 'or another field must be given' });
       const { id } = member.organization;
+      if (slug !== undefined && slug !== member.organization.slug) {
+        await throttle.countKey(SLUGS, member.membership.userId, ip);
+        if (RESERVED.has(slug)) throw organizationErrors.SLUG_TAKEN();
+      }
       const set = {
         ...(name !== undefined && { name: name.trim() }),
         ...(slug !== undefined && { slug }),
@@ -192,25 +210,21 @@ export function createOrganizations(deps: OrganizationDependencies) {
       await completeDeletion(id);
     },
 
-    /** The same without an owner who asks: for an organization whose last member is deleted. */
-    async deleteEmpty(id: string): Promise<void> {
-      const changed = await organizations.changeOne(
-        { id, members: { lte: 1 } },
-        { set: { deletingAt: clock.now() } },
-      );
-      if (changed) await completeDeletion(id);
-    },
+    completeDeletion,
 
     /** Resumes interrupted deletions. */
     deletionJob: {
       everySeconds: 60,
       async run({ signal }) {
         const query = { where: { deletingAt: { gt: 0 } }, sort: 'deletingAt' } as const;
+        const failures: unknown[] = [];
         for await (const page of pagesOf(organizations, query))
           for (const { id } of page) {
             if (signal.aborted) return;
-            await completeDeletion(id);
+            await completeDeletion(id).catch((error: unknown) => failures.push(error));
           }
+        if (failures.length > 0)
+          throw new AggregateError(failures, `${failures.length} organizations could not be deleted.`);
       },
     } satisfies Job,
   };

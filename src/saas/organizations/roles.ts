@@ -5,6 +5,9 @@ import { suggestion } from '../../core/kernel/text.js';
 /** The role of those to whom an organization belongs, which has every permission. */
 export const OWNER = 'owner';
 
+/** The role of those who manage an organization and its members. */
+export const ADMIN = 'admin';
+
 /** The role that an invitation gives if it names none. */
 export const MEMBER = 'member';
 
@@ -15,7 +18,10 @@ export const OWN_PERMISSIONS = ['organization:update', 'members:manage', 'billin
 export type OrganizationRoles = Readonly<Record<string, readonly string[]>>;
 
 /** What these roles permit beside what the application adds. */
-const BUILT_IN: OrganizationRoles = { admin: ['organization:update', 'members:manage'], [MEMBER]: [] };
+const BUILT_IN: OrganizationRoles = {
+  [ADMIN]: ['organization:update', 'members:manage'],
+  [MEMBER]: [],
+};
 
 export type Roles = ReturnType<typeof createRoles>;
 
@@ -45,8 +51,15 @@ export function createRoles(given: OrganizationRoles = {}) {
       return other !== OWNER && [...permissionsOf(other)].every((one) => permissionsOf(role).has(one));
     },
 
-    /** @throws Error that lists the roles, because a misspelt one would reject every member */
+    /**
+     * @throws Error that lists the roles, because a misspelt one would reject every member; also for a role of the application without
+     *   permissions, which would admit every member
+     */
     requireRole(role: string): void {
+      if (role !== MEMBER && permissions.get(role)?.size === 0)
+        throw new Error(
+          `requireMember: '${role}' permits nothing, so that every member would be admitted. Give it a permission in 'organizationRoles', and require that one.`,
+        );
       if (permissions.has(role)) return;
       throw new Error(
         `requireMember: '${role}' is not a role. The roles are: ${names.join(', ')}.${suggestion(role, names)}`,

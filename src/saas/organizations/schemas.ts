@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { option } from '../../core/config/options.js';
+import { pathProblem } from '../../core/config/public-url.js';
 import {
   After,
   Closed,
@@ -18,30 +19,31 @@ export const organizationOptions = {
     env: 'ORGANIZATIONS',
     doc: 'Let users create organizations, invite members and work in several of them: docs/organizations.md.',
   }),
-  organizationInvitationUrlRelative: option(
-    Type.Optional(Type.String({ pattern: '^/?[^?#\\s]*$', accepts: 'a path without a query' })),
-    {
-      env: 'ORGANIZATION_INVITATION_URL_RELATIVE',
-      doc: 'Path of the page of the application that the link of an invitation opens, with ?token=…, relative to PUBLIC_URL.',
-      shown: 'the page of this package if ACCOUNT_PAGES is set, else /organizations/invitation',
-    },
-  ),
+  organizationInvitationUrlRelative: option(Type.Optional(Type.String()), {
+    env: 'ORGANIZATION_INVITATION_URL_RELATIVE',
+    doc: 'Path of your page for invitations, relative to PUBLIC_URL. Links append ?token= to it.',
+    shown: '/organization/invitation, or the built-in page with ACCOUNT_PAGES',
+    check: (path) => pathProblem(path ?? '', '/join'),
+  }),
+  organizationMaxMembers: option(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 1000 }), {
+    env: 'ORGANIZATION_MAX_MEMBERS',
+    doc: 'Maximum number of members of an organization.',
+  }),
 };
 
 /** A part of addresses and paths. */
 export const Slug = Type.String({
   accepts: '3 to 48 lower-case letters, digits and hyphens, with a letter or digit at both ends',
   examples: ['analytical-engines'],
-  minLength: 3,
   maxLength: 48,
-  pattern: '^[a-z0-9]+(-[a-z0-9]+)*$',
+  pattern: '^(?=.{3})[a-z0-9]+(-[a-z0-9]+)*$',
 });
 
 const LogoUrl = Type.String({
   accepts: 'an https address of at most 500 characters',
   examples: ['https://example.com/logo.svg'],
   maxLength: 500,
-  pattern: '^https://[^\\s]+$',
+  pattern: '^https://[\\x21-\\x7e]+$',
 });
 
 const Role = Type.String({ accepts: 'the name of a role', maxLength: 32, pattern: '^[a-z][a-z0-9_-]*$' });
@@ -93,32 +95,32 @@ export const ReceivedInvitation = Type.Object({
 });
 export type ReceivedInvitation = Static<typeof ReceivedInvitation>;
 
-export const OrganizationParams = Type.Object({ organization: Type.String({ maxLength: 100 }) });
-export const MemberParams = Type.Object({
-  ...OrganizationParams.properties,
-  userId: Type.String({ maxLength: 100 }),
-});
-export const InvitationParams = Type.Object({
-  ...OrganizationParams.properties,
-  id: Type.String({ maxLength: 100 }),
-});
+const idOf = (what: string) => Type.String({ accepts: `the ID of ${what}`, pattern: '^[\\w-]{1,100}$' });
+const Named = Type.String({ accepts: 'the ID or the slug of an organization', pattern: '^[\\w-]{1,100}$' });
+
+export const OrganizationParams = Type.Object({ organization: Named });
+export const MemberParams = Type.Object({ organization: Named, userId: idOf('a user') });
+export const InvitationParams = Type.Object({ organization: Named, id: idOf('an invitation') });
 export const PageQuery = Type.Object({ after: After });
 
 export const NewOrganization = Closed({ name: DisplayName, slug: Type.Optional(Slug) });
+export type NewOrganization = Static<typeof NewOrganization>;
 export const OrganizationChange = Closed({
   name: Type.Optional(DisplayName),
   slug: Type.Optional(Slug),
   logoUrl: Type.Optional(Nullable(LogoUrl)),
 });
 export type OrganizationChange = Static<typeof OrganizationChange>;
-export const ActiveBody = Closed({ organization: Nullable(Type.String({ maxLength: 100 })) });
+export const ActiveBody = Closed({ organization: Nullable(Named) });
 export const RoleBody = Closed({ role: Role });
-export const TransferBody = Closed({ userId: Type.String({ maxLength: 100 }) });
+export const TransferBody = Closed({ userId: idOf('a user') });
 export const InvitationBody = Closed({ email: Email, role: Type.Optional(Role) });
 /** The token of the mail, or the ID of an invitation to the confirmed address of the user. */
 export const AcceptBody = Closed({
-  token: Type.Optional(Type.String({ maxLength: 200, writeOnly: true })),
-  id: Type.Optional(Type.String({ maxLength: 100 })),
+  token: Type.Optional(
+    Type.String({ accepts: 'the token of an invitation', pattern: '^[\\w.-]{1,200}$', writeOnly: true }),
+  ),
+  id: Type.Optional(idOf('an invitation')),
 });
 
 export const OrganizationAnswer = Envelope(Type.Object({ organization: OwnOrganization }));

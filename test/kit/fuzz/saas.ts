@@ -35,6 +35,8 @@ const KINDS = {
   mail: /\bmail_[0-9a-f]{32}/g,
   endpoint: /\bwhe_[0-9a-f]{32}/g,
   delivery: /\bdlv_[\w-]{43}/g,
+  organization: /\borg_[0-9a-f]{32}/g,
+  invitation: /\binv_[\w-]{43}/g,
   // Found only in e-mails.
   reset: null,
   verify: null,
@@ -100,7 +102,12 @@ const FIELDS: Record<string, (self: SaasVisitor, url: string) => unknown> = {
   ':provider': () => 'github',
   ceremony: (self) => self.begun.ceremony,
   credential: (self, url) => self.credential(url),
-  id: () => 'x',
+  id: (self, url) => (/invitations/.test(url) ? self.one('invitation') : 'x'),
+  organization: (self) => self.one('organization'),
+  ':organization': (self) => self.one('organization'),
+  role: (self) => self.dice.one(['owner', 'admin', 'member']),
+  slug: () => 'a-slug',
+  logoUrl: () => 'https://example.com/logo.svg',
   ':id': (self, url) => self.idIn(url),
   ':session': (self) => self.one('session'),
   ':name': (self) => self.dice.one(MAIL_NAMES),
@@ -232,6 +239,7 @@ class SaasVisitor implements Visitor {
   }
 
   idIn(url: string): string {
+    if (/invitations/.test(url)) return this.one('invitation');
     const [, section = ''] = /^\/admin(?:\/api)?\/(\w+)/.exec(url) ?? [];
     const kind = ADMIN_IDS[section];
     this.#id = kind ? this.one(kind) : 'x'.repeat(43);
@@ -333,6 +341,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     ...{ agentIssuer: 'http://127.0.0.1:9', agentResource: 'http://localhost/api', agentClientId: 'fuzz' },
     settingsEncryptionKey: 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9',
     webhooks: true,
+    organizations: true,
     customSettings: {
       seats: { schema: Type.Integer({ minimum: 0, maximum: 9 }), public: true, default: 1 },
       key: { schema: Type.String(), secret: true },

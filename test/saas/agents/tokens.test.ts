@@ -273,6 +273,45 @@ t.test('Express: allowAgents states the scope for the guards that follow', async
   t.throws(() => backend.allowAgents(''), /agentScope must be one scope/);
 });
 
+t.test('in an organization, an agent may what its person may, and no more', async (t) => {
+  const { clock, agents, app, token, ada } = await withIssuer(t);
+  const host = Fastify();
+  t.teardown(() => host.close());
+  await host.register(saasBackend, {
+    ...saasPluginOptions(t),
+    ...{ clock, publicUrl: SITE, databaseUri: app.databaseUri, ...agents },
+    ...{
+      organizations: true,
+      organizationRoles: { member: ['files:read'], admin: ['files:read', 'files:write'] },
+    },
+  });
+  const { organizations, requirePermission } = host.saas;
+  if (!organizations) throw new Error('organizations are enabled');
+  const config = { agentScope: 'files:read' };
+  host.get('/files', { onRequest: requirePermission('files:read'), config }, ({ saas }) => saas.organization);
+  host.get('/trash', { onRequest: requirePermission('files:write'), config }, () => ({}));
+  host.get('/people', { onRequest: requirePermission('files:read') }, () => ({}));
+  const bob = await app.signUp({ emailVerified: true });
+  const { id } = await organizations.create(bob.id, { name: 'Engines' });
+  await organizations.addMember(id, ada.id);
+  const text = await token();
+  const get = async (url: string, bearer = text, organization = id) => {
+    const headers = { authorization: `Bearer ${bearer}`, 'x-organization': organization };
+    const answer = await host.inject({ url, headers });
+    return { status: answer.statusCode, body: answer.json() };
+  };
+  t.match(await get('/files'), { status: 200, body: { id, role: 'member' } });
+  t.match(await get('/trash'), { status: 403, body: { code: 'ROLE_REQUIRED' } }, 'the role is the ceiling');
+  t.match(await get('/people'), { status: 403 }, 'the route admits people only');
+  t.match(await get('/files', await token({ scope: 'profile:read' })), { status: 403 }, 'so is the scope');
+  t.equal((await get(`/api/organizations/${id}/members`)).status, 403, 'agents manage nothing');
+  await organizations.changeRole(id, ada.id, 'admin');
+  t.equal((await get('/trash')).status, 200);
+  await organizations.removeMember(id, ada.id);
+  t.match(await get('/files'), { status: 404, body: { code: 'ORGANIZATION_NOT_FOUND' } });
+  t.match(await get('/files', text, ''), { status: 404 });
+});
+
 t.test('of concurrent connections one succeeds', async (t) => {
   const provider = await fakeProvider(t);
   const agents = { agentIssuer: provider.url, agentResource: API, agentClientId: CLIENT.clientId };
