@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import type { RequestHeaders } from '../core/http/authorization.js';
 import { createRequestIdGenerator, type HostContext } from '../core/http/host-context.js';
-import type { RequestIdentity } from '../core/http/identity.js';
+import type { OrganizationIdentity, RequestIdentity } from '../core/http/identity.js';
 import { commonHeaders, logFailure } from '../core/http/responses.js';
 import { httpErrors, renderEnvelope, toAppError } from '../core/kernel/errors.js';
 import { requireScope } from './agents/schemas.js';
@@ -25,8 +25,11 @@ import { knownRoles } from './organizations/roles.js';
 declare global {
   namespace Express {
     interface Request {
-      /** The user and session, or what acts for the user, behind `requireUser` and the other guards. */
-      saas: RequestIdentity;
+      /**
+       * The user and session, or what acts for the user, behind `requireUser` and the other guards; with the organization behind
+       * `requireMember` and `requirePermission`.
+       */
+      saas: RequestIdentity & { organization: OrganizationIdentity };
     }
   }
 }

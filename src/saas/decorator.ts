@@ -1,5 +1,5 @@
 import { authorizationIn, type RequestHeaders } from '../core/http/authorization.js';
-import type { Identity, RequestIdentity } from '../core/http/identity.js';
+import type { Identity, OrganizationIdentity, RequestIdentity } from '../core/http/identity.js';
 import type { Listeners } from '../core/ops/events.js';
 import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
 import type { SaasBase } from './base.js';
@@ -148,8 +148,11 @@ declare module 'fastify' {
     saas: SaasDecorator;
   }
   interface FastifyRequest {
-    /** The user and session, or what acts for the user, on routes behind `requireUser`. */
-    saas: RequestIdentity;
+    /**
+     * The user and session, or what acts for the user, on routes behind `requireUser`; with the organization behind `requireMember` and
+     * `requirePermission`.
+     */
+    saas: RequestIdentity & { organization: OrganizationIdentity };
   }
   interface FastifyContextConfig {
     /** The scope with which agents may call a route behind `fastify.saas.requireUser`; absent: people only. */

@@ -89,6 +89,22 @@ t.test('a user registers, signs in, reads and changes the account, and signs out
   t.equal(ends.length, 2);
 });
 
+t.test('what belongs into the path and into the body is one argument', async (t) => {
+  const backend = await startBackend(t, { organizations: true });
+  const { client } = await signedIn(backend);
+  await backend.users.update({ email: CREDENTIALS.email }, { emailVerified: true });
+  const { organization } = await client.organizations.createOrganization({ name: 'Engines' });
+  const { id } = organization;
+  const invited = { organization: id, email: 'bob@example.test', role: 'admin' };
+  const { invitation } = await client.organizations.inviteMember(invited);
+  t.match(invitation, { email: 'bob@example.test', role: 'admin' });
+  const listed = await client.organizations.listInvitations({ organization: id, after: undefined });
+  t.equal(listed.invitations.length, 1);
+  await client.organizations.withdrawInvitation({ organization: id, id: invitation.id });
+  const elsewhere = client.organizations.getOrganization({ organization: '../user/profile' });
+  t.match(await errorOf(elsewhere), { status: 400 }, 'a part of the path stays one');
+});
+
 t.test('a sign-in continues with the second factor, as the snippets of docs/factors.md do', async (t) => {
   const backend = await startBackend(t, { factorEncryptionKey: FACTOR_KEY });
   await backend.users.create({ ...CREDENTIALS, emailVerified: true });

@@ -125,7 +125,10 @@ export function createInvitations(
         const { id: _, ...set } = after;
         const parts = [
           before
-            ? invitations.changing({ id, hash: before.hash }, { set, unset: ['acceptedBy'] })
+            ? invitations.changing(
+                { id, hash: before.hash, acceptedBy: before.acceptedBy ?? null },
+                { set, unset: ['acceptedBy'] },
+              )
             : invitations.inserting(after),
           // Unmet once the organization is being deleted.
           organizations.changing({ id: organization.id, deletingAt: null }, { inc: { members: 0 } }),

@@ -69,6 +69,7 @@ const NAMES: Record<string, Record<string, string>> = {
     scopesFor: '(body: unknown) => string[]',
   },
   'docs/openapi.md': { app: FASTIFY },
+  'docs/organizations.md': { client: "import('saas-backend/client').SaasClient" },
   'docs/users-api.md': {
     users: "import('saas-backend').SaasDecorator['users']",
     id: 'string',

@@ -25,6 +25,7 @@ import {
 import { fakeClock } from '../../kit/clock.js';
 import { saasPluginOptions } from '../../kit/host.js';
 import { mailSink } from '../../kit/mail.js';
+import { countedRandom } from '../../kit/random.js';
 import { stripeApi } from '../../kit/stripe.js';
 import { World } from '../../kit/stripe-simulator.js';
 import { temporaryFolder } from '../../kit/tmp.js';
@@ -279,7 +280,7 @@ t.test('in an organization, an agent may what its person may, and no more', asyn
   t.teardown(() => host.close());
   await host.register(saasBackend, {
     ...saasPluginOptions(t),
-    ...{ clock, publicUrl: SITE, databaseUri: app.databaseUri, ...agents },
+    ...{ clock, random: countedRandom('host'), publicUrl: SITE, databaseUri: app.databaseUri, ...agents },
     ...{
       organizations: true,
       organizationRoles: { member: ['files:read'], admin: ['files:read', 'files:write'] },

@@ -14,7 +14,7 @@ t.test('webhooks tell of every change, in IDs and roles', async (t) => {
   const names = ['created', 'updated', 'deleted', 'member_added', 'member_updated', 'member_removed'].map(
     (name) => `organization.${name}`,
   );
-  await app.admin('POST', '/admin/api/endpoints/create', { url: hook.url, events: names });
+  await app.admin('POST', '/admin/api/endpoints/create', { url: hook.url, events: names.join(' ') });
   const [ada, bob] = [await app.person('ada'), await app.person('bob')];
   const { id: organizationId } = await app.organize(ada);
   await app.join(ada, organizationId, bob);
@@ -25,26 +25,25 @@ t.test('webhooks tell of every change, in IDs and roles', async (t) => {
   await ada.call('DELETE', `${path}/members/${ada.id}`);
   await bob.call('DELETE', path);
   await waitUntil('all events', () => hook.received.length === 8);
-  const [of, members] = [
-    { organizationId },
-    (userId: string, role: string) => ({ organizationId, userId, role }),
+  const member = (userId: string, role: string) => ({ organizationId, userId, role });
+  const expected: [name: string, data: object][] = [
+    ['created', { organizationId, userId: ada.id, organization: { name: 'Analytical Engines', members: 1 } }],
+    ['deleted', { organizationId }],
+    ['member_added', member(bob.id, 'member')],
+    ['member_removed', { organizationId, userId: ada.id }],
+    ['member_updated', member(ada.id, 'admin')],
+    ['member_updated', member(bob.id, 'admin')],
+    ['member_updated', member(bob.id, 'owner')],
+    ['updated', { organizationId, organization: { name: 'Renamed', members: 2 } }],
   ];
-  const expected = [
-    ['created', { ...of, userId: ada.id, organization: { name: 'Analytical Engines', members: 1 } }],
-    ['member_added', members(bob.id, 'member')],
-    ['updated', { ...of, organization: { name: 'Renamed', members: 2 } }],
-    ['member_updated', members(bob.id, 'admin')],
-    ['member_updated', members(bob.id, 'owner')],
-    ['member_updated', members(ada.id, 'admin')],
-    ['member_removed', { ...of, userId: ada.id }],
-    ['deleted', of],
-  ] as const;
-  const told = hook.received.map(({ event: { type, data } }) => ({ type, data }));
-  for (const [name, data] of expected)
-    t.ok(
-      told.some((one) => one.type === `organization.${name}` && t.match(one.data, data, name)),
-      `${name}: ${JSON.stringify(data)}`,
-    );
+  // Deliveries overtake each other.
+  const order = ({ type, data }: (typeof hook.received)[number]['event']) =>
+    `${type} ${data['userId'] === bob.id} ${data['role']}`;
+  const told = hook.received.map(({ event }) => event).sort((a, b) => (order(a) < order(b) ? -1 : 1));
+  t.match(
+    told,
+    expected.map(([name, data]) => ({ type: `organization.${name}`, data })),
+  );
   t.notMatch(JSON.stringify(told), /example\.test/, 'no address');
 
   const events = (await auditOf(await storeOf(t, app))).map(({ event }) => event);

@@ -23,6 +23,7 @@ export const ROLES = {
   admin: ['projects:write', 'projects:read'],
   member: ['projects:read'],
   accountant: ['billing:manage'],
+  guest: [],
 };
 
 export async function place(t: Test, options: Parameters<typeof mailedApp>[1] = {}): Promise<Place> {

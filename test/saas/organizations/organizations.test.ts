@@ -39,11 +39,19 @@ t.test('who creates an organization owns it, and others do not learn that it exi
   t.match((await ada.call('PATCH', '/organizations/engines', { logoUrl: null })).body.data.organization, {
     logoUrl: null,
   });
-  t.equal((await ada.call('PATCH', '/organizations/engines', {})).status, 400);
-  t.equal(
-    (await ada.call('PATCH', '/organizations/engines', { logoUrl: 'javascript:alert(1)' })).status,
-    400,
-  );
+  for (const body of [
+    ...[{}, { name: ' ' }, { name: 'a\nb' }, { slug: 'A' }, { slug: 'ab' }, { slug: 'a--b' }],
+    ...['javascript:alert(1)', 'http://example.com/a', 'https://', 'https://a\0', 'https://a b', '//a'].map(
+      (logoUrl) => ({ logoUrl }),
+    ),
+  ])
+    t.equal((await ada.call('PATCH', '/organizations/engines', body)).status, 400, JSON.stringify(body));
+  for (const slug of ['admin', 'settings']) {
+    t.equal(errorOf(await ada.call('PATCH', '/organizations/engines', { slug })), 'SLUG_TAKEN', slug);
+    t.equal(errorOf(await ada.call('POST', '/organizations', { name: 'x', slug })), 'SLUG_TAKEN', slug);
+  }
+  t.match((await organize(ada, 'Settings')).slug, /^settings-[a-z0-9]{6}$/, 'a reserved word');
+  t.equal((await ada.call('GET', '/organizations/%00')).status, 400);
 });
 
 t.test('an invitation reaches people with and without an account, once', async (t) => {
@@ -107,6 +115,65 @@ t.test('an invitation reaches people with and without an account, once', async (
     body: { id: late },
   });
   t.equal(errorOf(answer), 'INVITATION_INVALID');
+});
+
+t.test('an invitation is worth as much as its sender', async (t) => {
+  const { person, organize, join, mail } = await place(t);
+  const [ada, bob, cyd] = [await person('ada'), await person('bob'), await person('cyd')];
+  const { id } = await organize(ada);
+  await join(ada, id, bob, 'admin');
+  const invite = async (by: typeof ada) => {
+    await by.call('POST', `/organizations/${id}/invitations`, { email: cyd.email });
+    let one = await mail(INVITED);
+    while (one.to[0] !== cyd.email) one = await mail(INVITED);
+    return { token: one.token };
+  };
+  const accept = (given: object) => cyd.call('POST', '/user/invitations/accept', given);
+  const given = await invite(bob);
+  const change = (role: string) => ada.call('PATCH', `/organizations/${id}/members/${bob.id}`, { role });
+  t.equal((await change('member')).status, 200);
+  t.equal(errorOf(await accept(given)), 'INVITATION_INVALID', 'who is no admin any more');
+  await change('admin');
+  await ada.call('DELETE', `/organizations/${id}/members/${bob.id}`);
+  t.equal(errorOf(await accept(given)), 'INVITATION_INVALID', 'who has left');
+  const again = await invite(ada);
+  t.equal(errorOf(await accept(given)), 'INVITATION_INVALID', 'sent again by another member');
+  t.equal((await accept(again)).status, 200);
+});
+
+t.test('who was added while an invitation was open uses it up', async (t) => {
+  const { person, organize, server } = await place(t);
+  const [ada, bob] = [await person('ada'), await person('bob')];
+  const { id } = await organize(ada);
+  const invited = await ada.call('POST', `/organizations/${id}/invitations`, {
+    email: bob.email,
+    role: 'admin',
+  });
+  await server.fastify.saas.organizations?.addMember(id, bob.id);
+  const accept = () => bob.call('POST', '/user/invitations/accept', { id: invited.body.data.invitation.id });
+  t.match((await accept()).body.data.organization, { role: 'member' }, 'the role stays');
+  await bob.call('DELETE', `/organizations/${id}/members/${bob.id}`);
+  t.equal(errorOf(await accept()), 'INVITATION_INVALID');
+});
+
+t.test('mails, organizations and slugs of a user are bounded', async (t) => {
+  const { person, organize } = await place(t, { limits: true });
+  const ada = await person('ada');
+  const [first, second] = [await organize(ada), await organize(ada)];
+  const invite = (id: string, email: string) =>
+    ada.call('POST', `/organizations/${id}/invitations`, { email });
+  for (let count = 0; count < 3; count++)
+    t.equal((await invite(count % 2 ? first.id : second.id, 'victim@example.test')).status, 201);
+  t.equal((await invite(first.id, 'victim@example.test')).status, 429, 'an address, from any organization');
+  // Three of a hundred are used, and the refused one counts.
+  for (let count = 4; count < 100; count++)
+    t.equal((await invite(count % 2 ? first.id : second.id, `p${count}@example.test`)).status, 201);
+  t.equal((await invite(first.id, 'last@example.test')).status, 429, 'a user, in all organizations');
+  for (let count = 2; count < 20; count++) await organize(ada);
+  t.equal((await ada.call('POST', '/organizations', { name: 'x' })).status, 429);
+  const slug = (text: string) => ada.call('PATCH', `/organizations/${first.id}`, { slug: text });
+  for (let count = 0; count < 20; count++) t.equal((await slug(`slug-${count}`)).status, 200);
+  t.equal((await slug('slug-20')).status, 429);
 });
 
 t.test('only confirmed members invite, and nobody gives more than they have', async (t) => {
@@ -196,6 +263,7 @@ t.test(
     host.get('/orgs/:organization/admin', { onRequest: requireMember({ role: 'admin' }) }, async () => ({}));
     t.throws(() => requirePermission('project:read'), /Did you mean 'projects:read'/);
     t.throws(() => requireMember({ role: 'admn' }), /Did you mean 'admin'/);
+    t.throws(() => requireMember({ role: 'guest' }), /every member would be admitted/);
     const signUp = async (email: string) => {
       const body = { email, password: PASSWORD };
       const { data } = (await host.inject({ method: 'POST', url: '/api/auth/register', body })).json();
