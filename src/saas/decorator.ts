@@ -13,6 +13,7 @@ import {
   createEntitlementGuards,
   createLimitGuard,
   createRecentAuthGuards,
+  keepOrganization,
   type UserGuard,
 } from './guards.js';
 import type { SaasModules } from './modules.js';
@@ -169,8 +170,8 @@ export function createDecorator(
   const requireSession: UserGuard = async (request) => {
     request.saas = await auth.service.authenticate(request.headers.authorization);
   };
-  const requireUser = agents?.admitAgents(requireSession) ?? requireSession;
-  const requirePerson = agents?.refuseAgents(requireSession) ?? requireSession;
+  const requireUser = keepOrganization(agents?.admitAgents(requireSession) ?? requireSession);
+  const requirePerson = keepOrganization(agents?.refuseAgents(requireSession) ?? requireSession);
   return Object.freeze({
     requireUser,
     ...createEntitlementGuards(requireUser, subscription, plans),

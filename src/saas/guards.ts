@@ -28,6 +28,15 @@ export interface UserRequest {
 /** A hook for routes, such as `onRequest`. It rejects by throwing an error with its status. */
 export type UserGuard = (request: UserRequest) => Promise<void>;
 
+/** A route may have several guards, and each of them authenticates the request: the organization that one has found stays. */
+export const keepOrganization =
+  (guard: UserGuard): UserGuard =>
+  async (request) => {
+    const organization = request.saas?.organization;
+    await guard(request);
+    if (organization) request.saas.organization = organization;
+  };
+
 /** Creates `requireRecentAuth`. @param requirePerson refuses agents, whatever the route states */
 export function createRecentAuthGuards(
   requirePerson: UserGuard,

@@ -74,8 +74,8 @@ export function createOrganizationAccess(
     /** Those to which memberships or invitations belong, by ID, without those that are being deleted. */
     async organizationsOf(items: readonly { organizationId: string }[]) {
       const ids = items.map(({ organizationId }) => organizationId);
-      const found = await allOf(organizations, { where: { id: { in: ids }, deletingAt: null }, sort: 'id' });
-      return new Map(found.map((one) => [one.id, one]));
+      const found = await allOf(organizations, { where: { id: { in: ids } }, sort: 'id' });
+      return new Map(found.filter((one) => one.deletingAt === undefined).map((one) => [one.id, one]));
     },
 
     /** The organization as it is now. @throws ORGANIZATION_NOT_FOUND once it is being deleted */

@@ -261,6 +261,11 @@ t.test(
       async ({ saas }) => saas.organization,
     );
     host.get('/orgs/:organization/admin', { onRequest: requireMember({ role: 'admin' }) }, async () => ({}));
+    host.get(
+      '/both',
+      { onRequest: [requireMember(), host.saas.requireRecentAuth(), host.saas.requireUser] },
+      async ({ saas }) => saas.organization,
+    );
     t.throws(() => requirePermission('project:read'), /Did you mean 'projects:read'/);
     t.throws(() => requireMember({ role: 'admn' }), /Did you mean 'admin'/);
     t.throws(() => requireMember({ role: 'guest' }), /every member would be admitted/);
@@ -289,6 +294,7 @@ t.test(
 
     t.equal((await ada('GET', '/projects')).code, 'ORGANIZATION_REQUIRED');
     t.match((await ada('GET', '/projects', undefined, first.slug)).body, { id: first.id, role: 'owner' });
+    t.match((await ada('GET', '/both', undefined, first.slug)).body, { id: first.id }, 'before other guards');
     t.equal((await ada('GET', '/projects', undefined, second.id)).code, 'ORGANIZATION_NOT_FOUND');
     t.equal((await choose(ada, second.id)).code, 'ORGANIZATION_NOT_FOUND');
     t.equal((await choose(ada, first.slug)).status, 200);
