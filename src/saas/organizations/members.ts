@@ -1,6 +1,7 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
+import { defined } from '../../core/kernel/fields.js';
 import { type CommitPart, decideAndCommit } from '../../core/ops/commit.js';
 import { allOf, readPage } from '../../core/storage/pages.js';
 import type { Acting, MemberOf } from './access.js';
@@ -146,8 +147,8 @@ export function createMembers(deps: OrganizationDependencies) {
       const { items, next } = await readPage(memberships, {
         where: { organizationId },
         sort: 'createdAt',
+        ...defined({ limit }),
         after,
-        ...(limit !== undefined && { limit }),
       });
       const known = await users.findAll(items.map(({ userId }) => userId));
       return { members: items.map((one) => view(one, known.get(one.userId))), next };

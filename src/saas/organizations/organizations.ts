@@ -3,6 +3,7 @@ import type { RequestSource } from '../../core/http/routes.js';
 import { DisplayName, matchesSchema } from '../../core/http/schemas.js';
 import { DAY } from '../../core/kernel/clock.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
+import { defined } from '../../core/kernel/fields.js';
 import { newId, newToken } from '../../core/kernel/secrets.js';
 import { decideAndCommit } from '../../core/ops/commit.js';
 import type { Job } from '../../core/ops/jobs.js';
@@ -161,11 +162,7 @@ export function createOrganizations(deps: OrganizationDependencies & { members: 
         await throttle.countKey(SLUGS, member.membership.userId, ip);
         if (RESERVED.has(slug)) throw organizationErrors.SLUG_TAKEN();
       }
-      const set = {
-        ...(name !== undefined && { name: name.trim() }),
-        ...(slug !== undefined && { slug }),
-        ...(typeof logoUrl === 'string' && { logoUrl }),
-      };
+      const set = defined({ name: name?.trim(), slug, logoUrl: logoUrl ?? undefined });
       const after = { ...member.organization, ...set };
       if (logoUrl === null) delete after.logoUrl;
       const { committed } = await commit([
