@@ -46,8 +46,13 @@ async function races(t: Test, databaseUri: string): Promise<void> {
   const store = await openAt(t, databaseUri);
   const users = userCollection(store);
   const { organizations, memberships, invitations } = organizationCollections(store);
-  const send = (url: string, method: string, path: string, token: string, body?: object) =>
-    post(`${url}/api${path}`, body, { token, method });
+  /** Repeated as clients do while the store is busy: MongoDB aborts transactions that conflict. */
+  const send = async (url: string, method: string, path: string, token: string, body?: object) => {
+    for (;;) {
+      const answer = await post(`${url}/api${path}`, body, { token, method });
+      if (answer.status !== 503) return answer;
+    }
+  };
 
   let signedUp = 0;
   const signUp = async (): Promise<Person> => {
