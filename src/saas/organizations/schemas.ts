@@ -36,7 +36,7 @@ export const Slug = Type.String({
   accepts: '3 to 48 lower-case letters, digits and hyphens, with a letter or digit at both ends',
   examples: ['analytical-engines'],
   maxLength: 48,
-  pattern: '^(?=.{3})[a-z0-9]+(-[a-z0-9]+)*$',
+  pattern: '^[a-z0-9][a-z0-9-]{1,46}[a-z0-9]$',
 });
 
 const LogoUrl = Type.String({

@@ -45,6 +45,7 @@ t.test('a deleted account leaves no document with its ID', async (t) => {
       status: 'ended',
       expiresAt: 1,
       checkoutId: 'x',
+      organizationId: 'x',
       rev: (declaration.numbers as string[] | undefined)?.includes('rev') ? 1 : 'x',
     };
     await store

@@ -13,6 +13,9 @@ const GIVEN = {
   member: ['projects:read'],
   accountant: ['billing:manage'],
   recruiter: ['members:manage', 'projects:read'],
+  guest: [],
+  // All that owners have, but for what concerns owners.
+  deputy: ['organization:update', 'members:manage', 'billing:manage', 'projects:write', 'projects:read'],
 };
 const PERMITTED: Record<string, readonly string[]> = {
   ...GIVEN,

@@ -40,7 +40,7 @@ t.test('who creates an organization owns it, and others do not learn that it exi
     logoUrl: null,
   });
   for (const body of [
-    ...[{}, { name: ' ' }, { name: 'a\nb' }, { slug: 'A' }, { slug: 'ab' }, { slug: 'a--b' }],
+    ...[{}, { name: ' ' }, { name: 'a\nb' }, { slug: 'A' }, { slug: 'ab' }, { slug: 'ab-' }],
     ...['javascript:alert(1)', 'http://example.com/a', 'https://', 'https://a\0', 'https://a b', '//a'].map(
       (logoUrl) => ({ logoUrl }),
     ),
