@@ -17,6 +17,7 @@ await run({
     'trusted-issuer':
       'Manage providers whose identity assertions are accepted: set, list, remove, link, unlink, links',
     audience: 'Manage servers for which identity assertions are issued: set, list, remove',
+    group: 'Manage groups of people and agents: add, remove, list, member',
     agent: 'Manage agents: mint, rotate, key',
     invite: 'Print a link with which a person creates an account',
     principal: 'Manage principals: list, disable, enable, reset, remove-factor, remove-passkeys',

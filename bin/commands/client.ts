@@ -12,6 +12,8 @@ interface DescribeOptions extends CommonOptions {
   name?: string;
   postLogoutUris?: string[];
   kinds?: Kind[];
+  admitGroups?: string[];
+  groups?: string;
   logo?: string;
   backchannelLogoutUri?: string;
   idTokenAlg?: IdTokenAlgorithm;
@@ -105,6 +107,11 @@ function describe(command: CommandLine): CommandLine {
       parseList,
     )
     .option('--kinds <kinds>', 'Who may sign in: human, agent or both', parseKinds)
+    .option('--admit-groups <names>', 'Groups that alone may sign in; an empty list admits all', parseList)
+    .option(
+      '--groups <filter>',
+      'Groups that it gets with the scope groups: all, none, or names like admins,staff=Employees',
+    )
     .option(
       '--backchannel-logout-uri <uri>',
       'Address that is notified when a session ends; an empty one removes it',
@@ -144,6 +151,8 @@ async function create(
     postLogoutRedirectUris: options.postLogoutUris ?? [],
     isPublic: options.public === true,
     principalKinds: options.kinds ?? [...KINDS],
+    admittedGroups: options.admitGroups,
+    groupsClaim: options.groups,
     trusted: options.trusted === true,
     strict: options.strict === true,
     device: options.device === true,
@@ -166,6 +175,8 @@ async function update(clientId: string, options: UpdateOptions, command: Command
     redirectUris,
     postLogoutRedirectUris: postLogoutUris,
     principalKinds: kinds,
+    admittedGroups: options.admitGroups,
+    groupsClaim: options.groups,
     trusted: isYes(options.trusted),
     strict: isYes(options.strict),
     device: isYes(options.device),

@@ -17,6 +17,8 @@ interface DescribeOptions extends CommonOptions {
   scopes?: ResourceInput['scopes'];
   lifetime?: number;
   kinds?: Kind[];
+  admitGroups?: string[];
+  groups?: string;
   selfRegistered?: 'yes' | 'no';
   sensitive?: string[];
   dpop?: 'yes' | 'no';
@@ -97,6 +99,8 @@ function describe(command: CommandLine): CommandLine {
       parseInteger(least, most, 300),
     )
     .option('--kinds <kinds>', 'Who may get a token: human, agent or both', parseKinds)
+    .option('--admit-groups <names>', 'Groups that alone get a token; an empty list admits all', parseList)
+    .option('--groups <filter>', 'Groups in its tokens: all, none, or names like admins,staff=Employees')
     .addOption(
       yesOrNo(
         '--self-registered',
@@ -122,6 +126,8 @@ const changeOf = (options: DescribeOptions, command: CommandLine): Partial<Resou
   ...(options.scopes && { scopes: options.scopes }),
   ...(options.lifetime !== undefined && { tokenLifetimeSeconds: options.lifetime }),
   ...(options.kinds && { principalKinds: options.kinds }),
+  ...(options.admitGroups && { admittedGroups: options.admitGroups }),
+  ...(options.groups !== undefined && { groupsClaim: options.groups }),
   ...(options.selfRegistered && { admitsSelfRegistered: options.selfRegistered === 'yes' }),
   ...(options.sensitive && { sensitive: options.sensitive }),
   ...(options.dpop && { requiresDpop: options.dpop === 'yes' }),

@@ -355,6 +355,36 @@ export const provisioning = {
     summary: 'The APIs for which access tokens are issued',
     description: 'Only the command line on the host changes them: `idp resource`.',
   },
+  'GET /v1/groups': { id: 'listGroups', summary: 'Groups of people and agents, by name' },
+  'POST /v1/groups': {
+    id: 'addGroup',
+    summary: 'Add a group',
+    description: 'Takes the token that may invite people, as every change of a group.',
+    errors: ['VALIDATION_ERROR'],
+  },
+  'DELETE /v1/groups/:group': {
+    id: 'removeGroup',
+    summary: 'Remove a group',
+    responses: { 204: { description: 'The group is removed.' } },
+    errors: ['NOT_FOUND'],
+  },
+  'GET /v1/groups/:group/members': {
+    id: 'listGroupMembers',
+    summary: 'The members of a group, by handle',
+    errors: ['NOT_FOUND'],
+  },
+  'POST /v1/groups/:group/members': {
+    id: 'addGroupMember',
+    summary: 'Put a person, an agent or a domain into a group',
+    responses: { 204: { description: 'It is a member.' } },
+    errors: ['NOT_FOUND', 'VALIDATION_ERROR'],
+  },
+  'DELETE /v1/groups/:group/members/:member': {
+    id: 'removeGroupMember',
+    summary: 'Take a member out of a group',
+    responses: { 204: { description: 'It is no member any more.' } },
+    errors: ['NOT_FOUND'],
+  },
   'GET /v1/principals': { id: 'listPrincipals', summary: 'People and agents, by handle' },
   'GET /v1/principals/:sub': { id: 'getPrincipal', summary: 'A person or an agent', errors: ['NOT_FOUND'] },
   'POST /v1/principals/:sub/disable': {

@@ -10,14 +10,20 @@ import { createOutbox } from '../shared/email/outbox.js';
 import { mailCollection } from '../shared/email/store.js';
 import { factorCollection, removeFactor } from '../shared/factors/store.js';
 import { passkeyCollection, removePasskeys } from '../shared/passkeys/store.js';
+import { createGroups } from './groups/service.js';
 import { createReadPerson } from './logins.js';
-import { SCOPES } from './oidc/claims.js';
+import { createIsVerified, SCOPES } from './oidc/claims.js';
 import { createGrantedAccess } from './oidc/granted-access.js';
 import { hasMailServer, idpSchema, idTokenAlgorithmsOf, uriRulesOf } from './options.js';
 import { createAgentKeys } from './provisioning/agent-keys.js';
 import { createPersonMails } from './provisioning/mails.js';
 import { createProvisioningModule } from './provisioning/module.js';
-import { createLastKnownAddress, findActive, principalCollection } from './provisioning/store.js';
+import {
+  createLastKnownAddress,
+  findActive,
+  type PrincipalDocument,
+  principalCollection,
+} from './provisioning/store.js';
 import { registrationTokenCollection } from './registration/store.js';
 import { createRegistrationTokens } from './registration/tokens.js';
 import { createResourceAdministration } from './resources/administration.js';
@@ -40,6 +46,7 @@ export const COMMAND_SOURCE = { ip: 'cli', isDisconnected: () => false };
  */
 export async function openProvisioning(warn: (message: string) => void, { create }: { create: boolean }) {
   const { databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes } = idpSchema.properties;
+  const { trustedEmailDomains } = idpSchema.properties;
   const { values, production } = resolveOptions(
     defineOptions({
       databaseUri,
@@ -48,6 +55,7 @@ export async function openProvisioning(warn: (message: string) => void, { create
       emailApiKey,
       emailSmtpUrl,
       nativeSchemes,
+      trustedEmailDomains,
       port: idpServerSchema.properties.port,
     }),
     { program: 'idp', given: {}, env: undefined, random: systemRandom },
@@ -60,10 +68,13 @@ export async function openProvisioning(warn: (message: string) => void, { create
     allowHttp: !production,
   };
   const principals = principalCollection(store);
+  const isVerified = createIsVerified(values.trustedEmailDomains ?? []);
+  const groups = createGroups<PrincipalDocument>({ ...context, store, isVerified });
+  const findPerson = findActive(principals);
   const resources = createResourceService(resourceCollection(store), context);
   const granted = createGrantedAccess(context, {
     resources,
-    findPrincipal: findActive(principals),
+    findPrincipal: async (sub) => groups.withGroups(await findPerson(sub)),
     // A server sends the notices.
     wake: () => undefined,
   });
@@ -74,6 +85,7 @@ export async function openProvisioning(warn: (message: string) => void, { create
     isSignupOpen: false,
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     endSessions,
+    groups,
     endClient,
   });
   const { clients } = provisioning;
@@ -86,10 +98,12 @@ export async function openProvisioning(warn: (message: string) => void, { create
   return {
     ...provisioning,
     agentKeys: createAgentKeys(principals, { ...context, endSessions }),
+    groups,
     resources: {
       ...createResourceAdministration(resourceCollection(store), {
         ...context,
         reservedScopes: SCOPES,
+        groups,
         endResource,
       }),
       list: resources.list,

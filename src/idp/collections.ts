@@ -5,6 +5,7 @@ import type { Store } from '../core/storage/collection.js';
 import { mailCollection } from '../shared/email/store.js';
 import { factorCollection } from '../shared/factors/store.js';
 import { passkeyCollection, usedChallengeCollection } from '../shared/passkeys/store.js';
+import { groupCollection, memberCollection } from './groups/store.js';
 import { endedSessionsCollection, logoutNoticeCollection } from './oidc/backchannel/store.js';
 import { delegationCollection } from './oidc/delegations/store.js';
 import { deviceRequestCollection } from './oidc/device/store.js';
@@ -31,6 +32,8 @@ export function declareIdpCollections(store: Store): void {
   createCommandContext(store, { production: false, warn: () => {}, createAudit });
   const collections = [
     principalCollection,
+    groupCollection,
+    memberCollection,
     clientCollection,
     setupCollection,
     createLastKnownAddress,

@@ -124,7 +124,10 @@ export function createPasskeySignUp(
       const passkey = await service.first(id, { form, credential, name: device || 'Passkey' }, source);
       if (!passkey) return null;
       // A unique violation is a repeated response.
-      return principals.registerWithPasskey({ id, ...person }, passkey, source).catch(nullIfTaken);
+      const created = await principals
+        .registerWithPasskey({ id, ...person }, passkey, source)
+        .catch(nullIfTaken);
+      return created && { ...created, groups: [] };
     },
   };
 }

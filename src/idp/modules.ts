@@ -3,6 +3,7 @@ import { createAccount } from './account.js';
 import { createConsoleModule } from './console/module.js';
 import type { IdpContext } from './context.js';
 import { openEmail } from './email.js';
+import { createGroupsModule } from './groups/module.js';
 import {
   createPasskeySignUp,
   createReadPerson,
@@ -10,12 +11,13 @@ import {
   openFactors,
   openPasskeys,
 } from './logins.js';
+import { createIsVerified } from './oidc/claims.js';
 import { createGrantedAccess } from './oidc/granted-access.js';
 import { createOidcModule } from './oidc/module.js';
 import { idTokenAlgorithmsOf, uriRulesOf } from './options.js';
 import { createPersonMails } from './provisioning/mails.js';
 import { createProvisioningModule } from './provisioning/module.js';
-import { findActive, principalCollection } from './provisioning/store.js';
+import { findActive, type PrincipalDocument, principalCollection } from './provisioning/store.js';
 import { createDirectory, createPublicDocuments, openRegistration, openTrust } from './registration.js';
 import { createResourcesModule } from './resources/module.js';
 
@@ -32,9 +34,14 @@ export async function openModules(context: IdpContext) {
 
   const resourcesModule = createResourcesModule(context);
   const resources = resourcesModule.service;
+  const isVerified = createIsVerified(values.trustedEmailDomains ?? []);
+  const groupsModule = createGroupsModule<PrincipalDocument>(context, { isVerified });
+  const groups = groupsModule.service;
+  const findPerson = findActive(people);
+  const findPrincipal = async (sub: string) => groups.withGroups(await findPerson(sub));
   const granted = createGrantedAccess(context, {
     resources,
-    findPrincipal: findActive(people),
+    findPrincipal,
     wake: () => void jobs.runNow('backchannel-logout'),
   });
   const { endSessions, endClient, consents } = granted;
@@ -53,6 +60,7 @@ export async function openModules(context: IdpContext) {
     mails,
     trustForCodes: factors?.trust,
     endSessions,
+    groups,
     endClient,
     forgetConsents: consents.forget,
   });
@@ -60,24 +68,43 @@ export async function openModules(context: IdpContext) {
   const secondFactor = factors && createSecondFactor(context, factors, provisioning.verification);
   const documents = createPublicDocuments(context);
   const registration = await openRegistration(context, { clients, documents, endClient });
-  const directory = createDirectory(context, provisioning, registration?.metadataClients);
+  const directory = createDirectory(
+    context,
+    provisioning,
+    { groups, findPrincipal },
+    registration?.metadataClients,
+  );
   const oidc = createOidcModule(context, {
     locales: context.messages.locales,
     isSignUpOpen: isSignupOpen,
     clientRegistration: { acceptsMetadata: clientIdMetadata, acceptsRegistration: clientRegistration },
     directory,
     resources,
+    groups,
+    isVerified,
     granted,
-    signUp: (input, source) => principals.register({ ...input, kind: 'human' }, source),
+    signUp: async (input, source) => ({
+      ...(await principals.register({ ...input, kind: 'human' }, source)),
+      groups: [],
+    }),
     secondFactor,
     passkeys,
     passkeySignUp: passkeys && createPasskeySignUp(passkeys, principals),
     trust: await openTrust(context),
     readDocument: documents.read,
   });
-  const shared = { provisioning, oidc, consents, resources };
+  const shared = { provisioning, oidc, consents, resources, groups };
   const account = createAccount(context, { ...shared, directory, secondFactor, passkeys });
   const console = createConsoleModule(context, { ...shared, registration, email });
 
-  return { provisioning, resources: resourcesModule, email, oidc, registration, account, console };
+  return {
+    provisioning,
+    groups: groupsModule,
+    resources: resourcesModule,
+    email,
+    oidc,
+    registration,
+    account,
+    console,
+  };
 }

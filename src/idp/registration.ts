@@ -1,6 +1,7 @@
 import { createDocuments, type Documents, documentCollection } from '../core/outbound/documents.js';
 import { createOutbound } from '../core/outbound/request.js';
 import type { IdpContext } from './context.js';
+import type { Groups } from './groups/service.js';
 import { DOCUMENT_REQUESTS } from './oidc/client-assertion.js';
 import type { Directory } from './oidc/directory.js';
 import { idTokenAlgorithmsOf, uriRulesOf } from './options.js';
@@ -58,11 +59,12 @@ const isAddress = (clientId: string): boolean => /^https?:/.test(clientId);
 export function createDirectory(
   { throttle }: IdpContext,
   { principals, directory, clients }: ProvisioningModule,
+  { groups, findPrincipal }: Pick<Directory, 'findPrincipal'> & { groups: Pick<Groups, 'withGroups'> },
   metadataClients: RegistrationModule['metadataClients'],
 ): Directory {
   return {
-    authenticate: principals.authenticate,
-    findPrincipal: principals.find,
+    authenticate: async (...given) => groups.withGroups(await principals.authenticate(...given)),
+    findPrincipal,
     findByHandle: directory.findByHandle,
     isDeleted: directory.isDeleted,
     async findClient(clientId) {

@@ -84,12 +84,13 @@ async function rulesOf(
 
 async function registerModules(
   instance: FastifyTypebox,
-  { provisioning, resources, email, oidc, registration, account }: IdpModules,
+  { provisioning, groups, resources, email, oidc, registration, account }: IdpModules,
   { pages, hasAccountPages, issuer }: IdpContext,
 ): Promise<void> {
   const { signIn } = oidc;
   const sessionOf = async (request: FastifyRequest) => (await signIn.userOf(request))?.principal ?? null;
   await instance.register(provisioning.plugin, { pages, hasAccountPages, sessionOf });
+  await instance.register(groups.plugin, { findPrincipal: provisioning.directory.get });
   await instance.register(resources.plugin);
   if (email) await instance.register(email.plugin);
   await instance.register(oidc.plugin);

@@ -122,6 +122,62 @@ t.test('clients: every change to the trust in applications happens on the host',
   ]);
 });
 
+t.test(
+  'groups: members by handle, sub and domain, and what applications and APIs do with them',
+  async (t) => {
+    const { idp, type } = await both(t);
+    const [ada, agent] = [await idp.makeHuman({ handle: 'ada' }), await idp.mintAgent()];
+    t.match(await type(['group', 'list']), { code: 0, err: /There are no groups/ });
+    const added = await type(['group', 'add', 'admins', '--description', 'All', '--json']);
+    t.match(added.json, { name: 'admins', description: 'All' });
+    const given = ['admins', 'ada', agent.sub, '@Example.org'];
+    t.match((await type(['group', 'member', 'add', ...given, '--json'])).json, { group: 'admins', added: 3 });
+    t.match((await type(['group', 'member', 'add', 'admins', 'ada', '--json'])).json, { added: 0 });
+    t.match(await type(['group', 'member', 'list', 'admins']), {
+      code: 0,
+      out: new RegExp(`^@example.org +domain[^\n]*\nada +human +${ada.sub}[^\n]*\n${agent.handle} +agent`),
+    });
+    const uri = 'https://app.example.test/cb';
+    const create = ['client', 'create', uri, '--groups', 'admins=Ops', '--admit-groups', 'admins', '--json'];
+    const client = (await type(create)).json;
+    t.match(client, { groups_claim: 'admins=Ops', admitted_groups: ['admins'] });
+    const update = ['client', 'update', client.client_id, '--groups', 'none', '--admit-groups', '', '--json'];
+    const updated = (await type(update)).json;
+    t.equal(updated.groups_claim, 'none');
+    t.notOk('admitted_groups' in updated, 'an empty list admits all');
+    const api = 'https://files.example.test';
+    const resource = ['resource', 'add', api, '--groups', 'admins', '--admit-groups', 'admins', '--json'];
+    t.match((await type(resource)).json, { groups_claim: 'admins', admitted_groups: ['admins'] });
+    const open = (await type(['resource', 'update', api, '--groups', 'none', '--admit-groups', '', '--json']))
+      .json;
+    t.match(open, { groups_claim: 'none', admitted_groups: [] });
+    t.match((await type(['group', 'member', 'remove', 'admins', 'ada', '--json'])).json, { removed: 1 });
+    const refused: [string[], RegExp][] = [
+      [['group', 'add', 'admins'], /name is the name of a group already/],
+      [['group', 'add', 'Admins'], /name must be a name of 1 to 64 lower-case letters/],
+      [['group', 'add', 'x', '--description', 'a\nb'], /description must be/],
+      [['group', 'remove', 'other'], /There is no group "other"/],
+      [['group', 'member', 'add', 'other', 'ada'], /There is no group "other"/],
+      [['group', 'member', 'list', 'other'], /There is no group "other"/],
+      [['group', 'member', 'add', 'admins', 'ada', 'bob'], /No principal has the handle bob/],
+      [['group', 'member', 'add', 'admins', '@com'], /must be a domain like @example.com/],
+      [['client', 'create', uri, '--groups', 'other'], /groups_claim names groups that do not exist: other/],
+      [
+        ['client', 'create', uri, '--admit-groups', 'other'],
+        /admitted_groups names groups that do not exist/,
+      ],
+      [['resource', 'update', api, '--groups', 'a;b'], /groups must be all, none/],
+    ];
+    for (const [args, err] of refused) t.match(await type(args), { code: 1, err }, args.join(' '));
+    t.match(
+      await type(['group', 'member', 'list', 'admins']),
+      { out: /^@example.org[^\n]*\nagent/ },
+      'no bob, no ada',
+    );
+    t.match((await type(['group', 'remove', 'admins', '--json'])).json, { name: 'admins' });
+  },
+);
+
 t.test('resources: only the host adds, changes and removes them', async (t) => {
   const { idp, type, file } = await both(t);
   const uri = 'https://files.example.test';

@@ -10,6 +10,7 @@ import { resourceCollection } from '../../src/idp/resources/store.js';
 import { type Answer, basic } from './app.js';
 import { SILENT_AUDIT } from './effects.js';
 import { grantedIn } from './granted.js';
+import { groupsIn } from './groups.js';
 import { type IdpApp, idpStore, type RegisteredClient, search } from './idp.js';
 import { COMMAND_SOURCE } from './operator.js';
 
@@ -47,7 +48,7 @@ export function resourcesIn(
   const granted = grantedIn(store, { clock, random }, { audit, hasResources: true });
   const administration = createResourceAdministration(resourceCollection(store), {
     ...granted,
-    ...{ allowHttp: false, reservedScopes: SCOPES },
+    ...{ allowHttp: false, reservedScopes: SCOPES, groups: groupsIn(store, { clock, random }) },
   });
   const remove: typeof administration.remove = async (...given) => {
     const removed = await administration.remove(...given);

@@ -1,6 +1,7 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { auditPlugin } from './audit.js';
 import { clientsPlugin } from './clients.js';
+import { groupsPlugin } from './groups.js';
 import { logoutFailuresPlugin } from './logout-failures.js';
 import { mailsPlugin } from './mails.js';
 import { metadataClientsPlugin } from './metadata-clients.js';
@@ -19,6 +20,7 @@ const SECTIONS = [
   { path: '', label: 'Overview' },
   { path: 'principals', label: 'People and agents' },
   { path: 'invitations', label: 'Invitations' },
+  { path: 'groups', label: 'Groups' },
   { path: 'clients', label: 'Applications' },
   { path: 'keys', label: 'Keys' },
   { path: 'mails', label: 'E-mails' },
@@ -26,8 +28,8 @@ const SECTIONS = [
 ] as const;
 
 const PLUGINS = [
-  ...[overviewPlugin, principalListsPlugin, principalPagePlugin, principalActionsPlugin, clientsPlugin],
-  ...[logoutFailuresPlugin, resourcesPlugin, metadataClientsPlugin, mailsPlugin, auditPlugin],
+  ...[overviewPlugin, principalListsPlugin, principalPagePlugin, principalActionsPlugin, groupsPlugin],
+  ...[clientsPlugin, logoutFailuresPlugin, resourcesPlugin, metadataClientsPlugin, mailsPlugin, auditPlugin],
 ];
 
 /** The pages of the console. */

@@ -175,12 +175,14 @@ export async function principalActionsPlugin(
     inputs: [
       HANDLE,
       NAME,
+      { name: 'groups', label: 'Groups', hint: 'Names, separated by commas. Optional.' },
       { name: 'days', label: 'Days until the link expires', hint: '1 to 30; 7 by default.', type: 'number' },
     ],
     find: async () => ({}),
     run: (_, fields, by) => {
       const { days } = fields;
-      const input = { ...readIdentity(fields), ...(days !== undefined && { days: Number(days) }) };
+      const groups = fields['groups']?.split(/[\s,]+/).filter((name) => name !== '');
+      const input = { ...readIdentity(fields), groups, ...(days !== undefined && { days: Number(days) }) };
       return links.invite(input, operatorSource(by));
     },
     reveal: ({ url, expiresAt }) => ({

@@ -30,14 +30,15 @@ function actionsOf({ kind, state }: PrincipalDocument): Link[] {
   return [...links, { path: 'delete', label: 'Delete' }];
 }
 
-function principalFacts(principal: PrincipalDocument): DetailRow[] {
-  const { id, handle, name, state, operatorSince, createdAt, updatedAt, keys = [] } = principal;
+function principalFacts(principal: PrincipalDocument & { groups: readonly string[] }): DetailRow[] {
+  const { id, handle, name, state, operatorSince, createdAt, updatedAt, groups, keys = [] } = principal;
   return [
     { label: 'User name', text: handle },
     { label: 'Name', text: name ?? '–' },
     { label: 'Kind', text: kindOf(principal) },
     ...keys.map(({ id, jwk }) => ({ label: `Public key (${jwk.crv})`, text: id, isCode: true })),
     { label: 'State', text: state },
+    { label: 'Groups', text: groups.join(', ') || null },
     { label: 'Operator since', time: toTimestampOrNull(operatorSince) },
     { label: 'Created', time: toTimestamp(createdAt) },
     { label: 'Changed', time: toTimestamp(updatedAt) },
@@ -127,11 +128,11 @@ export async function principalPagePlugin(
   fastify: FastifyTypebox,
   { console, sources }: ConsoleServices,
 ): Promise<void> {
-  registerDetail<PrincipalDocument>(fastify, console, {
+  registerDetail<PrincipalDocument & { groups: readonly string[] }>(fastify, console, {
     path: 'principals/:sub',
     section: 'principals',
     async find({ sub = '' }) {
-      const principal = await sources.principals.get(sub);
+      const principal = await sources.groups.withGroups(await sources.principals.get(sub));
       if (!principal) throw httpErrors.NOT_FOUND();
       return principal;
     },

@@ -7,6 +7,7 @@ import { createAuditSearch } from '../../core/ops/audit-search.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import type { EmailModule } from '../../shared/email/module.js';
+import type { Groups } from '../groups/service.js';
 import type { ConsentService } from '../oidc/consents.js';
 import type { OidcModule } from '../oidc/module.js';
 import type { ProvisioningModule } from '../provisioning/module.js';
@@ -18,6 +19,7 @@ export interface ConsoleDependencies {
   oidc: OidcModule;
   consents: ConsentService;
   resources: ResourceService;
+  groups: Groups;
   registration: RegistrationModule | undefined;
   email: EmailModule | undefined;
 }
@@ -27,7 +29,7 @@ export type ConsoleSources = ReturnType<typeof createConsoleSources>;
 
 export function createConsoleSources(
   { store, accountData, audit }: Pick<ModuleContext, 'store' | 'accountData' | 'audit'>,
-  { provisioning, oidc, consents, resources, registration, email }: ConsoleDependencies,
+  { provisioning, oidc, consents, resources, groups, registration, email }: ConsoleDependencies,
 ) {
   const { principals, directory, links, clients } = provisioning;
   const { sessions, delegations, logoutFailures, publishedKeys: keys } = oidc;
@@ -44,7 +46,7 @@ export function createConsoleSources(
         principals.mintAgent(input, source, true),
       rotate: principals.rotate,
     },
-    ...{ links, clients, sessions, consents, delegations, resources, logoutFailures, keys },
+    ...{ links, clients, groups, sessions, consents, delegations, resources, logoutFailures, keys },
     /** Absent unless clients may name themselves. */
     metadataClients: registration?.metadataClients,
     audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), entry: audit.entry },

@@ -1,8 +1,11 @@
 import { canonicalDomain, isDomain, mailboxOf, spellingsOf } from '../../core/http/mailboxes.js';
 import { toSeconds } from '../../core/kernel/clock.js';
-import type { Principal } from './directory.js';
+import type { Client, Principal } from './directory.js';
 
-export const SCOPES = ['openid', 'email', 'profile', 'offline_access'] as const;
+/** `groups` is offered while there is a group. */
+export const SCOPES = ['openid', 'email', 'profile', 'groups', 'offline_access'] as const;
+
+export const SCOPES_WITHOUT_GROUPS = SCOPES.filter((scope) => scope !== 'groups');
 
 /** No level of assurance (OIDC Core §2), and a passkey or a password with a second factor. */
 export const ACR_VALUES = ['0', 'mfa'] as const;
@@ -22,19 +25,52 @@ export const CLAIMS = [
   ...['kind', 'sub_profile', 'name', 'preferred_username', 'updated_at', 'email', 'email_verified'],
 ] as const;
 
-/** The claims about a principal for the granted scopes (OIDC Core §5.4). */
-export type ClaimsOf = (principal: Principal, scope: string) => Record<string, string | number | boolean>;
+/** The claims about a principal: values of JSON. */
+export type Claims = Record<string, string | number | boolean | readonly string[]>;
+
+/** Whether the address in the handle of a principal is known to be its own. */
+export type IsVerified = (
+  principal: Pick<Principal, 'handle' | 'invitedAt' | 'vouchedAt' | 'emailVerifiedAt'>,
+) => boolean;
 
 /** @param trustedDomains e-mail domains in which an accepted invitation, or the operator of an agent, verifies the address */
-export function createClaims(trustedDomains: readonly string[]): ClaimsOf {
+export function createIsVerified(trustedDomains: readonly string[]): IsVerified {
   const isInTrustedDomain = createDomainCheck(trustedDomains);
   // Registration accepts any address. A mailed link or an invitation proves access to the mailbox; of an agent, the operator has chosen it.
-  const isVerified = ({ handle, invitedAt, vouchedAt, emailVerifiedAt }: Principal) =>
+  return ({ handle, invitedAt, vouchedAt, emailVerifiedAt }) =>
     emailVerifiedAt !== undefined || ((invitedAt ?? vouchedAt) !== undefined && isInTrustedDomain(handle));
+}
 
-  return (principal, scope) => {
+/** Which groups a client sees: those that register themselves see none, unless the operator says so. */
+export const groupsFor = ({ groupsClaim, origin }: Pick<Client, 'groupsClaim' | 'origin'>): string =>
+  groupsClaim ?? (origin === undefined ? 'all' : 'none');
+
+/**
+ * The groups in a claim; undefined for none at all.
+ * @param filter `all`, `none`, or names separated by commas, each with `=` and another name for it
+ */
+export function filterGroups(filter: string, groups: readonly string[]): readonly string[] | undefined {
+  if (filter === 'none') return undefined;
+  if (filter === 'all') return groups;
+  const shown = filter.split(',').map((part) => {
+    const [group = '', ...as] = part.split('=');
+    return { group, name: as.length > 0 ? as.join('=') : group };
+  });
+  return shown.flatMap(({ group, name }) => (groups.includes(group) ? [name] : []));
+}
+
+/** The claims about a principal for the granted scopes (OIDC Core §5.4). */
+export type ClaimsOf = (
+  principal: Principal,
+  scope: string,
+  client?: Pick<Client, 'groupsClaim' | 'origin'>,
+) => Claims;
+
+export function createClaims(isVerified: IsVerified): ClaimsOf {
+  return (principal, scope, client) => {
     const { id, handle, kind, name, updatedAt } = principal;
     const granted = new Set(scope.split(' '));
+    const groups = client && granted.has('groups') && filterGroups(groupsFor(client), principal.groups);
     return {
       sub: id,
       kind,
@@ -46,6 +82,7 @@ export function createClaims(trustedDomains: readonly string[]): ClaimsOf {
       }),
       ...(granted.has('email') &&
         mailboxOf(handle) !== undefined && { email: handle, email_verified: isVerified(principal) }),
+      ...(groups && { groups }),
     };
   };
 }

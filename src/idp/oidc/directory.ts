@@ -7,7 +7,10 @@ import type { ClientDocument, PrincipalDocument } from '../provisioning/store.js
 
 /** Access to principals and clients. */
 
-export type Principal = PrincipalDocument;
+/** A principal with the names of its groups, as they are now. */
+export interface Principal extends PrincipalDocument {
+  groups: readonly string[];
+}
 
 /** Whether the principal has registered itself, so that its name is its own claim. */
 export const isSelfRegistered = ({
@@ -32,9 +35,9 @@ export const isPublicClient = ({
   secretHash === undefined && jwks === undefined && jwksUri === undefined;
 
 export interface Directory {
-  authenticate: Principals['authenticate'];
+  authenticate(...given: Parameters<Principals['authenticate']>): Promise<Principal | null>;
   /** The active principal of a `sub`, else `null`. */
-  findPrincipal: Principals['find'];
+  findPrincipal(sub: string): Promise<Principal | null>;
   findByHandle: PrincipalDirectory['findByHandle'];
   isDeleted: PrincipalDirectory['isDeleted'];
   /** As it is known, without a request to another host. */

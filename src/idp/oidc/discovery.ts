@@ -2,7 +2,7 @@ import { DPOP_ALGORITHMS } from '../../core/http/dpop.js';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { CLIENT_KEY_ALGORITHMS } from '../../core/kernel/public-jwk.js';
 import { RESPONSE_MODES } from './authorize/rules.js';
-import { ACR_VALUES, CLAIMS, SCOPES } from './claims.js';
+import { ACR_VALUES, CLAIMS, SCOPES, SCOPES_WITHOUT_GROUPS } from './claims.js';
 import { ASSERTION_PROFILE, ASSERTION_TOKEN } from './identity-assertions/trust.js';
 import type { OidcServices } from './services.js';
 
@@ -27,15 +27,25 @@ export async function pathMetadataPlugin(fastify: FastifyTypebox, services: Oidc
   publishMetadata(fastify, [WELL_KNOWN + new URL(services.issuer()).pathname], services);
 }
 
+/** What may change while the server runs. */
+interface Advertised {
+  issuer: string;
+  /** Of the resources. */
+  identifiers: readonly string[];
+  hasGroups: boolean;
+}
+
 function publishMetadata(fastify: FastifyTypebox, paths: string[], services: OidcServices): void {
   // In development, the issuer is known only once the server listens.
-  let known: { issuer: string; identifiers: readonly string[]; text: string } | undefined;
+  let known: (Advertised & { text: string }) | undefined;
   const text = async () => {
     const issuer = services.issuer();
     const identifiers = await services.resources.identifiers();
-    if (known?.issuer !== issuer || known.identifiers !== identifiers) {
-      const metadata = providerMetadata(issuer, identifiers, services);
-      known = { issuer, identifiers, text: JSON.stringify(metadata) };
+    // In an outage of the store, as last read.
+    const hasGroups = await services.groups.inUse().catch(() => known?.hasGroups ?? false);
+    if (known?.issuer !== issuer || known.identifiers !== identifiers || known.hasGroups !== hasGroups) {
+      const advertised = { issuer, identifiers, hasGroups };
+      known = { ...advertised, text: JSON.stringify(providerMetadata(advertised, services)) };
     }
     return known.text;
   };
@@ -59,7 +69,7 @@ const METHODS = ['client_secret_basic', 'client_secret_post', 'private_key_jwt']
 const PROMPTS = ['none', 'login', 'consent', 'select_account'];
 
 /** Provider metadata (OIDC Discovery §3, RFC 8414 §2). */
-function providerMetadata(issuer: string, identifiers: readonly string[], services: OidcServices) {
+function providerMetadata({ issuer, identifiers, hasGroups }: Advertised, services: OidcServices) {
   const { locales, isSignUpOpen, secondFactor, passkeys, keys, device, grantTypes } = services;
   const { acceptsRegistration, acceptsMetadata } = services.clientRegistration;
   const { issuesAssertions, acceptsAssertions } = services;
@@ -84,7 +94,7 @@ function providerMetadata(issuer: string, identifiers: readonly string[], servic
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: keys.algorithms,
     acr_values_supported: secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1),
-    scopes_supported: SCOPES,
+    scopes_supported: hasGroups ? SCOPES : SCOPES_WITHOUT_GROUPS,
     // RFC 9728 §4
     ...(hasResources && {
       protected_resources: identifiers,
@@ -93,7 +103,7 @@ function providerMetadata(issuer: string, identifiers: readonly string[], servic
     dpop_signing_alg_values_supported: DPOP_ALGORITHMS,
     ...(issuesAssertions && { identity_chaining_requested_token_types_supported: [ASSERTION_TOKEN] }),
     ...(acceptsAssertions && { authorization_grant_profiles_supported: [ASSERTION_PROFILE] }),
-    claims_supported: CLAIMS,
+    claims_supported: hasGroups ? [...CLAIMS, 'groups'] : CLAIMS,
     token_endpoint_auth_methods_supported: [...METHODS, 'none'],
     token_endpoint_auth_signing_alg_values_supported: CLIENT_KEY_ALGORITHMS,
     revocation_endpoint_auth_methods_supported: [...METHODS, 'none'],

@@ -2,7 +2,6 @@ import type { ResourceService } from '../resources/service.js';
 import type { ResourceDocument } from '../resources/store.js';
 import type { RuleViolation } from './authorize/rules.js';
 import { SCOPES } from './claims.js';
-import { isSelfRegistered, type Principal } from './directory.js';
 
 /** An API that accepts access tokens of this provider. */
 export type Resource = Omit<ResourceDocument, 'id' | 'secretHash' | 'createdAt' | 'updatedAt'>;
@@ -61,25 +60,3 @@ export const namesIn = (scope = ''): string[] => scope.split(' ').filter((name) 
 /** As it is stored and compared. */
 export const scopesOf = (targets: readonly Target[]): ResourceScopes[] =>
   targets.map(({ resource, scopes }) => ({ resource: resource.identifier, scopes }));
-
-/** A person who is not known yet. */
-export const ANY_PERSON = { kind: 'human', invitedAt: 0 } as const;
-
-/** A person who would sign up. */
-export const NEW_PERSON = { kind: 'human' } as const;
-
-/** Why this principal gets no token for one of the resources, or `null`. Every grant asks it. */
-export function findRefusal(
-  targets: readonly Pick<Target, 'resource'>[],
-  principal: Pick<Principal, 'kind' | 'invitedAt' | 'mintedAt' | 'operatorSince'>,
-): string | null {
-  const who = principal.kind === 'agent' ? 'agents' : 'people';
-  const refusing = targets.find(({ resource }) => !resource.principalKinds.includes(principal.kind));
-  if (refusing) return `The resource ${refusing.resource.identifier} does not admit ${who}.`;
-  const closed = isSelfRegistered(principal)
-    ? targets.find(({ resource }) => !resource.admitsSelfRegistered)
-    : undefined;
-  return closed
-    ? `The resource ${closed.resource.identifier} does not admit ${who} who registered themselves (idp resource update --self-registered yes).`
-    : null;
-}

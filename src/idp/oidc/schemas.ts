@@ -1,6 +1,6 @@
 import { type Static, type TObject, Type } from 'typebox';
 import { option } from '../../core/config/options.js';
-import { Closed, Token } from '../../core/http/schemas.js';
+import { Closed, Email, matchesSchema, Token } from '../../core/http/schemas.js';
 import { MAX_TOKEN_LENGTH } from './authorize/interaction-token.js';
 import { emailDomainProblem } from './claims.js';
 
@@ -22,6 +22,8 @@ const PUBLISHED_P256_KEYS = new Set([
 ]);
 
 const isPrivateKey = (hex: string): boolean => BigInt(`0x${hex}`) > 0n && BigInt(`0x${hex}`) < P256_ORDER;
+
+const isHttps = (text: string): boolean => /^https:\/\/[\x21-\x7e]+$/.test(text) && URL.canParse(text);
 
 /** An option with a signing key. */
 const signingKey =
@@ -100,6 +102,15 @@ export const oidcOptions = {
     env: 'IDP_TRUSTED_EMAIL_DOMAINS',
     doc: 'Domains, separated by commas, whose addresses you vouch for: email_verified is true for people who accept an invitation to one, and for agents that the operator creates in one.',
     check: (domains) => domains?.map(emailDomainProblem).find((problem) => problem !== undefined),
+  }),
+  supportContact: option(Type.Optional(Type.String()), {
+    env: 'IDP_SUPPORT_CONTACT',
+    doc: 'Where people ask for access to an application that admits only certain groups: an e-mail address or an https address, for the page that refuses them.',
+    shown: 'the page names the operator',
+    check: (contact) =>
+      contact === undefined || matchesSchema(contact, Email) || isHttps(contact)
+        ? undefined
+        : 'must be an e-mail address or an https address, like support@example.com.',
   }),
   backchannelPrivateNetworks: flag(
     'IDP_BACKCHANNEL_PRIVATE_NETWORKS',
@@ -220,6 +231,7 @@ export const IntrospectionResponse = Type.Object({
   txn: Type.Optional(Type.String()),
   kind: Type.Optional(Type.String()),
   sub_profile: Type.Optional(Type.String()),
+  groups: Type.Optional(Type.Array(Type.String())),
   auth_time: Type.Optional(Type.Integer()),
   acr: Type.Optional(Type.String()),
   amr: Type.Optional(Type.Array(Type.String())),

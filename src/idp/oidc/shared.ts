@@ -2,9 +2,10 @@ import type { Pages } from '../../core/http/pages.js';
 import { SECOND } from '../../core/kernel/clock.js';
 import type { Documents } from '../../core/outbound/documents.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
+import type { Groups } from '../groups/service.js';
 import type { TrustService } from '../trust/service.js';
 import { createPushedAuthorization } from './authorize/pushed.js';
-import { createClaims } from './claims.js';
+import { createClaims, type IsVerified } from './claims.js';
 import { createClientAssertions } from './client-assertion.js';
 import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
 import type { GrantedAccess } from './granted-access.js';
@@ -37,6 +38,8 @@ export interface OidcModuleOptions {
   locales: readonly string[];
   directory: Directory;
   resources: Resources;
+  groups: Pick<Groups, 'inUse'>;
+  isVerified: IsVerified;
   granted: GrantedAccess;
   isSignUpOpen: boolean;
   /** How clients become known without the operator. */
@@ -75,7 +78,7 @@ export function createShared(context: OidcContext, options: OidcModuleOptions) {
     /** Keys of what the provider derives or authenticates: the first is used for new ones, all of them for verification. */
     seeds,
     keys,
-    claimsOf: createClaims(values.trustedEmailDomains ?? []),
+    claimsOf: createClaims(options.isVerified),
     assertions: createClientAssertions({ ...context, usedAssertions, readDocument }),
     readHint: createHintReader(keys, issuer),
     /** How long the previous refresh token still returns the same successor, for a second tab or a lost response. */

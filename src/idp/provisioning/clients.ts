@@ -10,6 +10,7 @@ import { createPurge, PURGE_MARGIN_MS } from '../../core/ops/purge.js';
 import type { Estimate, Page, Write } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
+import type { Groups } from '../groups/service.js';
 import {
   documentUriProblem,
   isLogoUri,
@@ -32,6 +33,10 @@ export interface ClientInput {
   postLogoutRedirectUris: string[];
   isPublic: boolean;
   principalKinds: Kind[];
+  /** The groups that alone may sign in; an empty list admits all. */
+  admittedGroups?: string[] | undefined;
+  /** The groups in its claims: `all`, `none`, or names like `admins,staff=Employees`. */
+  groupsClaim?: string | undefined;
   /** Never set over HTTP. */
   trusted?: boolean | undefined;
   /** Whether it must use PKCE, and people must use the sign-in form. */
@@ -70,6 +75,7 @@ export interface ClientDependencies extends Dependencies {
   idTokenAlgorithms: readonly IdTokenAlgorithm[];
   log: Pick<JobLog, 'warn'>;
   endClient: EndClient;
+  groups: Pick<Groups, 'readFilter' | 'refuseUnknown'>;
 }
 
 /** What ends with a client, for the commit that removes or blocks it. */
@@ -77,7 +83,7 @@ export type EndClient = (id: string, by: { ip: string; by?: string }) => Promise
 
 export function createClients(
   clients: ClientCollection,
-  { commit, audit, clock, random, uriRules, idTokenAlgorithms, log, endClient }: ClientDependencies,
+  { commit, audit, clock, random, uriRules, idTokenAlgorithms, log, endClient, groups }: ClientDependencies,
 ) {
   const validate = ({
     redirectUris,
@@ -115,6 +121,14 @@ export function createClients(
     return client?.expiresAt !== undefined && client.expiresAt <= clock.now() ? null : client;
   };
 
+  /** The change with the filter of groups as it is stored. @throws VALIDATION_ERROR naming groups that do not exist */
+  const readGroups = async <T extends ClientChange>(change: T): Promise<T> => {
+    const { admittedGroups, groupsClaim } = change;
+    if (admittedGroups) await groups.refuseUnknown(admittedGroups, 'admitted_groups');
+    if (groupsClaim === undefined) return change;
+    return { ...change, groupsClaim: await groups.readFilter(groupsClaim, 'groups_claim') };
+  };
+
   const expired = () => ({ expiresAt: { gt: 0, lte: clock.now() - PURGE_MARGIN_MS } });
 
   /** The fields of a client with keys, `null` for one without. @throws VALIDATION_ERROR */
@@ -143,10 +157,11 @@ export function createClients(
     more: readonly Write[],
   ): Promise<CreatedClient | null>;
   async function create(
-    { isPublic, origin, ...input }: NewClient,
+    { isPublic, origin, ...given }: NewClient,
     source: RequestSource,
     more: readonly Write[] = [],
   ): Promise<CreatedClient | null> {
+    const input = await readGroups(given);
     validate(input);
     const keys = readKeys(input);
     if (isPublic && keys !== null) throw invalidFields({ path: 'public', message: PUBLIC_WITH_KEYS });
@@ -182,11 +197,12 @@ export function createClients(
      */
     async update(
       clientId: string,
-      change: ClientChange,
+      given: ClientChange,
       source: RequestSource,
     ): Promise<ClientDocument | null> {
       const before = await find(clientId);
       if (!before) return null;
+      const change = await readGroups(given);
       const keys = readKeys(change);
       if (keys !== null && before.jwks === undefined && before.jwksUri === undefined)
         throw invalidFields({ path: 'jwks' in keys ? 'jwks' : 'jwks_uri', message: OTHER_METHOD });
@@ -285,12 +301,15 @@ export function createClients(
 
 const OPTIONAL_FIELDS = [
   ...(['trusted', 'strict', 'device', 'logoUri', 'backchannelLogoutUri', 'idTokenAlg'] as const),
+  ...(['admittedGroups', 'groupsClaim'] as const),
 ];
 type OptionalField = (typeof OPTIONAL_FIELDS)[number];
 
 /** Whether the value of an optional field is stored; others remove it. */
 const isStored = (value: unknown): boolean =>
-  value !== undefined && ![false, '', 'EdDSA'].includes(value as string);
+  Array.isArray(value)
+    ? value.length > 0
+    : value !== undefined && ![false, '', 'EdDSA'].includes(value as string);
 
 const optionalFields = (change: ClientChange): Partial<Pick<ClientDocument, OptionalField>> =>
   Object.fromEntries(
@@ -299,7 +318,7 @@ const optionalFields = (change: ClientChange): Partial<Pick<ClientDocument, Opti
 
 /** The fields that `update` changes, as compared by the audit. */
 function auditedFields(client: ClientDocument) {
-  const { redirectUris, postLogoutRedirectUris, principalKinds, jwks } = client;
+  const { redirectUris, postLogoutRedirectUris, principalKinds, admittedGroups, jwks } = client;
   const { id, secretHash, previousSecretHash, previousSecretUntil, origin, ...others } = client;
   const { expiresAt, unused, createdAt, ...fields } = others;
   return {
@@ -308,6 +327,7 @@ function auditedFields(client: ClientDocument) {
     redirectUris: redirectUris.join(' '),
     postLogoutRedirectUris: postLogoutRedirectUris.join(' '),
     principalKinds: principalKinds.join(' '),
+    admittedGroups: admittedGroups?.join(' '),
     jwks: jwks && JSON.stringify(jwks),
   };
 }

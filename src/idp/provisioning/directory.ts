@@ -6,6 +6,7 @@ import type { SignInMethods } from '../../core/server/contributions.js';
 import type { Change, Estimate, Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
+import type { Groups } from '../groups/service.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
 import {
@@ -46,6 +47,7 @@ const LAST_CHARACTER = '\u{10ffff}';
 export interface DirectoryDependencies {
   signInMethods: Pick<SignInMethods, 'removal'>;
   endSessions: EndSessions;
+  groups: Pick<Groups, 'leaving'>;
   commit: CommitParts;
   audit: Pick<Audit, 'entry'>;
   clock: Clock;
@@ -53,7 +55,7 @@ export interface DirectoryDependencies {
 
 export function createDirectory(
   principals: PrincipalCollection,
-  { signInMethods, endSessions, commit, audit, clock }: DirectoryDependencies,
+  { signInMethods, endSessions, groups, commit, audit, clock }: DirectoryDependencies,
 ) {
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
@@ -88,7 +90,8 @@ export function createDirectory(
         inc: { epoch: 1 },
       };
       const parts = await ending(found, deletion, { event: `${found.kind}.deleted` }, source);
-      return { parts: [...parts, ...(await signInMethods.removal(sub))], result: true };
+      const endings = await Promise.all([signInMethods.removal(sub), groups.leaving(sub)]);
+      return { parts: [...parts, ...endings.flat()], result: true };
     });
 
   return {

@@ -6,6 +6,7 @@ import { actorOf } from '../../core/ops/audit.js';
 import { type Change, nullIfTaken } from '../../core/storage/collection.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
+import type { Groups } from '../groups/service.js';
 import { provisioningErrors } from './errors.js';
 import { OPERATOR_LINK_LIFETIME_MS } from './first-operator.js';
 import { canonicalHandle } from './handles.js';
@@ -22,8 +23,16 @@ export interface Invitation {
   expiresAt: number;
 }
 
+/** What an invitation gives. */
+export interface Invited {
+  name?: string | undefined;
+  /** The groups that the person is in from the acceptance on; an invitation that is repeated adds to those of the first. */
+  groups?: readonly string[] | undefined;
+}
+
 export interface NewLinkDependencies extends Dependencies {
   throttle: Pick<Throttle, 'count'>;
+  groups: Pick<Groups, 'joining' | 'leaving'>;
   issuer(): string;
 }
 
@@ -40,7 +49,7 @@ const RESET: LinkKind = { lifetimeMs: DAY, isForOperator: false };
 
 export function createNewLinks(
   principals: PrincipalCollection,
-  { throttle, issuer, commit, audit, clock, random }: NewLinkDependencies,
+  { throttle, groups, issuer, commit, audit, clock, random }: NewLinkDependencies,
 ) {
   /** A new link of a principal, and the fields to store. */
   const createLink = (id: string, { lifetimeMs, isForOperator }: LinkKind) => {
@@ -59,7 +68,7 @@ export function createNewLinks(
 
   const insertInvited = async (
     handle: string,
-    name: string | undefined,
+    { name, groups: names = [] }: Invited,
     kind: LinkKind,
     source: RequestSource,
   ) => {
@@ -79,6 +88,7 @@ export function createNewLinks(
     };
     const isInserted = await commit([
       principals.inserting(principal),
+      ...(await groups.joining(names, principal, source)),
       recordInvitation(id, kind, source),
     ]).catch(nullIfTaken);
     return isInserted && { principal, url };
@@ -86,7 +96,7 @@ export function createNewLinks(
 
   const renewInvitation = async (
     handle: string,
-    name: string | undefined,
+    { name, groups: names = [] }: Invited,
     kind: LinkKind,
     source: RequestSource,
   ) => {
@@ -99,21 +109,22 @@ export function createNewLinks(
     };
     const { committed } = await commit([
       principals.changing({ id: invited.id, state: 'invited' }, renewal),
+      ...(await groups.joining(names, invited, source)),
       recordInvitation(invited.id, kind, source),
     ]);
     return committed ? { principal: applyChange(invited, renewal), url } : null;
   };
 
   const inviteAs = async (
-    { handle, name }: { handle: string; name?: string },
+    { handle, ...given }: { handle: string } & Invited,
     kind: LinkKind,
     source: RequestSource,
   ): Promise<Invitation> => {
     const canonical = canonicalHandle(handle);
     await throttle.count(CREATIONS, source.ip);
     const invited =
-      (await insertInvited(canonical, name, kind, source)) ??
-      (await renewInvitation(canonical, name, kind, source));
+      (await insertInvited(canonical, given, kind, source)) ??
+      (await renewInvitation(canonical, given, kind, source));
     if (!invited) throw provisioningErrors.handle_taken();
     const { principal, url } = invited;
     return { principal, url, expiresAt: principal.linkExpiresAt ?? 0 };
@@ -130,7 +141,7 @@ export function createNewLinks(
         kind = 'human',
         password,
         ...input
-      }: { handle: string; name?: string; days?: unknown; kind?: unknown; password?: unknown },
+      }: { handle: string; days?: unknown; kind?: unknown; password?: unknown } & Invited,
       source: RequestSource,
     ): Promise<Invitation & { days: number }> {
       if (kind !== 'human') {
@@ -151,16 +162,21 @@ export function createNewLinks(
     inviteOperator: (input: { handle: string; name?: string }, source: RequestSource): Promise<Invitation> =>
       inviteAs(input, { lifetimeMs: OPERATOR_LINK_LIFETIME_MS, isForOperator: true }, source),
 
-    /** Ends an invitation that was not accepted; the user can be invited again. False if there is none. */
+    /** Ends an invitation that was not accepted, with its groups; the user can be invited again. False if there is none. */
     async withdraw(sub: string, source: RequestSource): Promise<boolean> {
-      const { committed } = await commit([
-        principals.changing(
-          { id: sub, state: 'invited' },
-          { set: { updatedAt: clock.now() }, unset: ['linkHash', 'linkExpiresAt', ...OPERATOR_FIELDS] },
-        ),
-        audit.entry({ event: 'invitation.withdrawn', subject: sub, ...actorOf(source) }),
-      ]);
-      return committed;
+      const ending = principals.changing(
+        { id: sub, state: 'invited' },
+        { set: { updatedAt: clock.now() }, unset: ['linkHash', 'linkExpiresAt', ...OPERATOR_FIELDS] },
+      );
+      for (;;) {
+        const outcome = await commit([
+          ending,
+          ...(await groups.leaving(sub)),
+          audit.entry({ event: 'invitation.withdrawn', subject: sub, ...actorOf(source) }),
+        ]);
+        if (outcome.committed || outcome.unmet === ending) return outcome.committed;
+        // It has left a group since they were read.
+      }
     },
 
     /**

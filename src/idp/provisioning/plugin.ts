@@ -110,6 +110,8 @@ async function creationPlugin(
         postLogoutRedirectUris: [body.post_logout_redirect_uris ?? []].flat(),
         isPublic: body.public ?? false,
         principalKinds: body.principal_kinds ?? [...KINDS],
+        admittedGroups: body.admitted_groups,
+        groupsClaim: body.groups_claim,
         strict: body.strict,
         logoUri: body.logo_uri,
         idTokenAlg: body.id_token_signed_response_alg,

@@ -61,8 +61,16 @@ const identity = { handle: Handle, name: Type.Optional(DisplayName) };
 
 export const AgentBody = Type.Object({ ...identity, kind: Untyped, password: Untyped }, NAMED_FIELDS);
 
+const InvitedGroups = Type.Array(Type.String(), {
+  description: 'The groups that the person is in once the invitation is accepted.',
+  accepts: 'a list of at most 50 names of groups, each once',
+  examples: [['staff']],
+  maxItems: 50,
+  uniqueItems: true,
+});
+
 export const InviteBody = Type.Object(
-  { ...identity, days: Untyped, kind: Untyped, password: Untyped },
+  { ...identity, days: Untyped, groups: Type.Optional(InvitedGroups), kind: Untyped, password: Untyped },
   NAMED_FIELDS,
 );
 
@@ -166,6 +174,22 @@ const Kinds = Type.Array(Type.Enum(KINDS), {
   uniqueItems: true,
 });
 
+const AdmittedGroups = Type.Array(Type.String(), {
+  description: 'The groups whose members alone may sign in; empty: everyone of these kinds.',
+  accepts: 'a list of at most 50 names of groups, each once',
+  examples: [['staff']],
+  maxItems: 50,
+  uniqueItems: true,
+});
+
+const GroupsClaim = Type.String({
+  description:
+    'The groups in its claims: `all`, `none`, or names with the names that it gets, like `admins,staff=Employees`.',
+  accepts: 'a text of at most 8192 characters',
+  examples: ['admins,staff=Employees'],
+  maxLength: 8192,
+});
+
 const address = (description: string, example: string) =>
   Type.String({
     description,
@@ -212,6 +236,8 @@ export const ClientBody = Type.Object(
     post_logout_redirect_uris: Type.Optional(Type.Union([Uris, Uri])),
     public: Type.Optional(Type.Boolean()),
     principal_kinds: Type.Optional(Kinds),
+    admitted_groups: Type.Optional(AdmittedGroups),
+    groups_claim: Type.Optional(GroupsClaim),
     strict: Type.Optional(Type.Boolean(STRICT)),
     logo_uri: Type.Optional(LogoUri),
     backchannel_logout_uri: Type.Optional(LogoutUri),
@@ -238,6 +264,8 @@ const client = {
   jwks: Type.Optional(Type.Unknown(KEYS)),
   jwks_uri: Type.Optional(JwksUri),
   principal_kinds: Kinds,
+  admitted_groups: Type.Optional(AdmittedGroups),
+  groups_claim: Type.Optional(GroupsClaim),
   trusted: Type.Boolean(),
   strict: Type.Boolean(STRICT),
   grant_types: Type.Optional(
@@ -299,6 +327,8 @@ export function clientView(client: ClientDocument) {
     ...(client.jwks !== undefined && { jwks: { keys: client.jwks } }),
     ...(client.jwksUri !== undefined && { jwks_uri: client.jwksUri }),
     principal_kinds: client.principalKinds,
+    ...(client.admittedGroups && { admitted_groups: client.admittedGroups }),
+    ...(client.groupsClaim !== undefined && { groups_claim: client.groupsClaim }),
     trusted: client.trusted === true,
     strict: client.strict === true,
     ...(client.device && { grant_types: [...GRANT_TYPES, DEVICE_GRANT_TYPE] }),

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Pages } from '../../core/http/pages.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
+import type { Groups } from '../groups/service.js';
 import type { UriRules } from './client-uris.js';
 import { createClients, type EndClient, type IdTokenAlgorithm } from './clients.js';
 import { createDirectory } from './directory.js';
@@ -27,6 +28,7 @@ export interface ProvisioningModuleOptions {
   idTokenAlgorithms: readonly IdTokenAlgorithm[];
   trustForCodes?: LinkDependencies['trustForCodes'];
   endSessions: EndSessions;
+  groups: Pick<Groups, 'readFilter' | 'refuseUnknown' | 'joining' | 'leaving'>;
   endClient: EndClient;
   forgetConsents?: LinkDependencies['forgetConsents'];
 }

@@ -101,6 +101,10 @@ export interface ClientDocument {
   previousSecretUntil?: number;
   /** The kinds of principals that may sign in to the client. */
   principalKinds: Kind[];
+  /** The groups whose members alone may sign in to the client; absent: everyone of these kinds. */
+  admittedGroups?: string[];
+  /** The groups in its claims: `all`, `none`, or names with the names that it gets. */
+  groupsClaim?: string;
   /** Consent is not required for this client. */
   trusted?: true;
   /** It must use PKCE, and people do not use HTTP Basic with it. */

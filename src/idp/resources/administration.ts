@@ -8,6 +8,7 @@ import { decideAndCommit, type Effect } from '../../core/ops/commit.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { type Change, nullIfTaken } from '../../core/storage/collection.js';
 import { applyChange } from '../../core/storage/semantics.js';
+import type { Groups } from '../groups/service.js';
 import { identifierProblem, isResourceUri } from './identifier.js';
 import { MAX_RESOURCES } from './service.js';
 import type { Kind, ResourceCollection, ResourceDocument, ResourceScope } from './store.js';
@@ -23,6 +24,10 @@ export interface ResourceInput {
   sensitive: readonly string[];
   /** Whether its tokens are bound to a key (DPoP). */
   requiresDpop: boolean;
+  /** The groups that alone may get a token; empty: everyone of these kinds. */
+  admittedGroups?: readonly string[];
+  /** The groups in its tokens: `all`, `none`, or names like `admins,staff=Employees`. */
+  groupsClaim?: string;
 }
 
 /** Longest lifetime of an access token, which a resource server accepts without asking the provider. */
@@ -42,6 +47,7 @@ export interface ResourceAdministrationDependencies
   allowHttp: boolean;
   /** The scopes that the provider itself defines. */
   reservedScopes: readonly string[];
+  groups: Pick<Groups, 'readFilter' | 'refuseUnknown'>;
   endResource: EndResource;
 }
 
@@ -53,7 +59,7 @@ export function createResourceAdministration(
   resources: ResourceCollection,
   deps: ResourceAdministrationDependencies,
 ) {
-  const { commit, audit, clock, random, allowHttp, reservedScopes, endResource } = deps;
+  const { commit, audit, clock, random, allowHttp, reservedScopes, groups, endResource } = deps;
   /** @param known the scopes of the resource then */
   const problemsOf = (input: Partial<ResourceInput>, known: ResourceInput['scopes']): ErrorDetail[] => {
     const { name, scopes = [], sensitive = [], tokenLifetimeSeconds: seconds, principalKinds } = input;
@@ -102,6 +108,25 @@ export function createResourceAdministration(
   const find = async (identifier: string) =>
     isResourceUri(identifier) ? resources.findOne({ identifier }) : null;
 
+  /** The fields to store and those to remove. @throws VALIDATION_ERROR naming groups that do not exist */
+  const readGroups = async ({
+    admittedGroups,
+    groupsClaim,
+  }: Pick<Partial<ResourceInput>, 'admittedGroups' | 'groupsClaim'>) => {
+    await groups.refuseUnknown(admittedGroups ?? [], 'admit-groups');
+    const filter = groupsClaim === undefined ? undefined : await groups.readFilter(groupsClaim, 'groups');
+    return {
+      set: {
+        ...(admittedGroups?.length && { admittedGroups: [...admittedGroups] }),
+        ...(filter !== undefined && filter !== 'none' && { groupsClaim: filter }),
+      },
+      unset: [
+        ...(admittedGroups?.length === 0 ? (['admittedGroups'] as const) : []),
+        ...(filter === 'none' ? (['groupsClaim'] as const) : []),
+      ],
+    };
+  };
+
   const insist = (problems: ErrorDetail[]): void => {
     if (problems.length > 0) throw invalidFields(...problems);
   };
@@ -123,7 +148,8 @@ export function createResourceAdministration(
         insist([{ path: 'resource', message: `would be one of more than ${MAX_RESOURCES}` }]);
       const secret = newToken(random, 'rsec_');
       const now = clock.now();
-      const { sensitive, scopes, admitsSelfRegistered, requiresDpop, ...rest } = input;
+      const { sensitive, scopes, admitsSelfRegistered, requiresDpop, ...named } = input;
+      const { admittedGroups: _, groupsClaim: __, ...rest } = named;
       const resource: ResourceDocument = {
         id: newId('res_', clock, random),
         identifier,
@@ -132,6 +158,7 @@ export function createResourceAdministration(
         scopes: markedScopes(scopes, sensitive),
         ...(admitsSelfRegistered && { admitsSelfRegistered }),
         ...(requiresDpop && { requiresDpop }),
+        ...(await readGroups(named)).set,
         secretHash: sha256(secret),
         createdAt: now,
         updatedAt: now,
@@ -151,7 +178,9 @@ export function createResourceAdministration(
       input: Partial<ResourceInput>,
       source: RequestSource,
     ): Promise<ResourceDocument | null> {
-      const { sensitive, scopes, principalKinds, admitsSelfRegistered, requiresDpop, ...rest } = input;
+      const { sensitive, scopes, principalKinds, admitsSelfRegistered, requiresDpop, ...named } = input;
+      const { admittedGroups: _, groupsClaim: __, ...rest } = named;
+      const chosen = await readGroups(named);
       return decideAndCommit(commit, async () => {
         const before = await find(identifier);
         if (!before) return { result: null };
@@ -164,11 +193,13 @@ export function createResourceAdministration(
           scopes: markedScopes(described, marked),
           ...(admitsSelfRegistered && { admitsSelfRegistered }),
           ...(requiresDpop && { requiresDpop }),
+          ...chosen.set,
           updatedAt: clock.now(),
         };
         const unset = [
           ...(admitsSelfRegistered === false ? (['admitsSelfRegistered'] as const) : []),
           ...(requiresDpop === false ? (['requiresDpop'] as const) : []),
+          ...chosen.unset,
         ];
         const change = { set, ...(unset.length > 0 && { unset }), inc: { revision: 1 } };
         const updated = applyChange(before, change);
@@ -236,6 +267,8 @@ function auditedFields({
   principalKinds,
   admitsSelfRegistered,
   requiresDpop,
+  admittedGroups = [],
+  groupsClaim = 'none',
 }: ResourceDocument) {
   return {
     name,
@@ -245,5 +278,7 @@ function auditedFields({
     principalKinds: principalKinds.join(' '),
     selfRegistered: admitsSelfRegistered ? 'yes' : 'no',
     dpop: requiresDpop ? 'yes' : 'no',
+    admittedGroups: admittedGroups.join(' '),
+    groupsClaim,
   };
 }

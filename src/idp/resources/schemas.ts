@@ -15,6 +15,10 @@ const ResourceView = Type.Object({
   ),
   token_lifetime_seconds: Type.Integer(),
   principal_kinds: Type.Array(Type.Enum(KINDS)),
+  admitted_groups: Type.Array(Type.String(), {
+    description: 'The groups whose members alone get tokens; empty: everyone of these kinds.',
+  }),
+  groups_claim: Type.String({ description: 'The groups in its tokens: `all`, `none`, or names.' }),
   self_registered: Type.Boolean({
     description: 'Whether people and agents that registered themselves get tokens.',
   }),
@@ -38,6 +42,8 @@ export function resourceView(resource: ResourceDocument) {
     })),
     token_lifetime_seconds: resource.tokenLifetimeSeconds,
     principal_kinds: resource.principalKinds,
+    admitted_groups: resource.admittedGroups ?? [],
+    groups_claim: resource.groupsClaim ?? 'none',
     self_registered: resource.admitsSelfRegistered === true,
     dpop_bound_access_tokens_required: resource.requiresDpop === true,
     created_at: toTimestamp(resource.createdAt),

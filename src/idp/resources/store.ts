@@ -23,6 +23,10 @@ export interface ResourceDocument {
   tokenLifetimeSeconds: number;
   /** The kinds of principals that may get a token. */
   principalKinds: Kind[];
+  /** The groups whose members alone may get a token; absent: everyone of these kinds. */
+  admittedGroups?: string[];
+  /** The groups in its tokens: `all`, or names with the names that it gets; absent: none. */
+  groupsClaim?: string;
   /** Whether principals that have registered themselves may get a token. */
   admitsSelfRegistered?: true;
   /** Whether its tokens are bound to a key (DPoP, RFC 9449). */

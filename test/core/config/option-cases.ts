@@ -434,6 +434,16 @@ export function idpCases(folder: string): Record<string, Cases> {
       valid: { 'a.example, B.example': ['a.example', 'B.example'] },
       invalid: ['a', '@a.example', '*.a.example', 'a.example/b', 'a.example,127.0.0.1', 'a b.example'],
     },
+    IDP_SUPPORT_CONTACT: {
+      valid: same('help@example.com', 'https://example.com/access'),
+      invalid: [
+        'ada',
+        'http://example.com',
+        'javascript:alert(1)',
+        'mailto:a@example.com',
+        'https://exa mple.com',
+      ],
+    },
     IDP_CLIENT_ID_METADATA: flag,
     IDP_CLIENT_ID_METADATA_HOSTS: hostPatterns,
     IDP_CLIENT_ID_METADATA_DENIED_HOSTS: hostPatterns,

@@ -205,6 +205,52 @@ t.test('an application for devices needs no redirect URI, and keys are shown', a
   t.match((await get(`/clients/${keyed.id}`)).body, /Public key[\s\S]*P-256, k1/);
 });
 
+t.test('an operator manages groups, their members and what an application does with them', async (t) => {
+  const idp = await idpApp(t, HERE);
+  const operator = await makeOperator(t, idp);
+  const { get, act } = await enterConsole(idp, operator);
+  const ada = await idp.makeHuman({ handle: 'ada' });
+  t.match((await get('/groups')).body, 'There are no groups yet.');
+  t.match(
+    (await act('/groups/create', { name: 'Admins' })).body,
+    'must be a name of 1 to 64 lower-case letters',
+  );
+  t.match((await act('/groups/create', { name: 'admins', description: 'All' })).body, 'Group added.');
+  t.match((await act('/groups/admins/add', { member: 'ada' })).body, 'The member is in the group.');
+  t.match((await act('/groups/admins/add', { member: '@example.org' })).body, '@example.org');
+  t.match(
+    (await act('/groups/admins/add', { member: 'bob' })).body,
+    'must be a user name, an ID or a domain',
+  );
+  t.match((await get('/groups/admins/members')).body, `principals/${ada.sub}`);
+  t.match((await get(`/principals/${ada.sub}`)).body, /Groups<[\s\S]*admins/);
+  const fields = { name: 'Shop', redirect_uris: CALLBACK, kinds: 'both', groups_claim: 'admins=Ops' };
+  const [id = ''] = secretsOf((await act('/clients/create', { ...fields, admitted_groups: 'admins' })).body);
+  t.match((await get(`/clients/${id}`)).body, /admins=Ops/);
+  t.match((await get(`/clients/${id}/update`)).form().fields, {
+    groups_claim: 'admins=Ops',
+    admitted_groups: 'admins',
+  });
+  const wrong = await act(`/clients/${id}/update`, { ...fields, admitted_groups: 'other' });
+  t.match(wrong.body, /id="problem-admitted_groups"[^>]*>[^<]*names groups that do not exist: other/);
+  t.match((await act('/groups/admins/remove', { member: ada.sub })).body, 'The member is removed.');
+  t.match((await act('/groups/admins/remove', { member: ada.sub })).body, 'is not in the group');
+  t.match((await act('/groups/admins/delete', { confirm: 'admins' })).body, 'The group is removed.');
+  t.equal((await get('/groups/admins/members')).status, 404);
+  const records = (await auditOf(await idpStore(t, idp))).filter(({ by }) => by === operator.handle);
+  t.match(
+    records.map(({ event }) => event),
+    [
+      'group.added',
+      'group.member_added',
+      'group.member_added',
+      'client.created',
+      'group.member_removed',
+      'group.removed',
+    ],
+  );
+});
+
 t.test('operators see the APIs and who has allowed access to them, and change none', async (t) => {
   const idp = await idpApp(t, HERE);
   const { get } = await enterConsole(idp, await makeOperator(t, idp));

@@ -51,6 +51,7 @@ async function resetLink(t: Test, idp: IdpApp, sub: string): Promise<string> {
   const links = createLinks(people, {
     signInMethods: createSignInMethods(),
     endSessions: async () => NO_EFFECT,
+    groups: { joining: async () => [], leaving: async () => [] },
     firstOperator: { look: async () => null },
     commit: createCommit(store),
     audit: SILENT_AUDIT,

@@ -1,9 +1,14 @@
 import type { Test } from 'tap';
+import type { Clock } from '../../../src/core/kernel/clock.js';
+import type { Random } from '../../../src/core/kernel/secrets.js';
 import { createCommit } from '../../../src/core/ops/commit.js';
+import type { Store } from '../../../src/core/storage/collection.js';
+import type { Groups } from '../../../src/idp/groups/service.js';
 import { createNewLinks } from '../../../src/idp/provisioning/new-links.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import type { Answer } from '../../kit/app.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
+import { groupsIn } from '../../kit/groups.js';
 import { type IdpApp, type IdpAppOptions, ISSUER, idpApp, idpStore } from '../../kit/idp.js';
 import { type MailSink, mailSink } from '../../kit/mail.js';
 import { COMMAND_SOURCE } from '../../kit/operator.js';
@@ -38,16 +43,24 @@ export async function mailedIdp(
   };
 }
 
-/** The path of a link as `idp principal reset` prints it. */
-export async function printReset(t: Test, idp: IdpApp, sub: string): Promise<string> {
-  const store = await idpStore(t, idp);
-  const principals = principalCollection(store);
-  const links = createNewLinks(principals, {
-    ...{ commit: createCommit(store), audit: SILENT_AUDIT, clock: idp.clock, random: countedRandom(sub) },
+/** New links on a store, as commands on the host create them. */
+export const linksIn = (
+  store: Store,
+  { clock, random }: { clock: Clock; random: Random },
+  groups: Pick<Groups, 'joining' | 'leaving'>,
+) =>
+  createNewLinks(principalCollection(store), {
+    ...{ commit: createCommit(store), audit: SILENT_AUDIT, clock, random, groups },
     throttle: { count: async () => undefined },
     issuer: () => ISSUER,
   });
-  const person = await principals.findOne({ id: sub });
+
+/** The path of a link as `idp principal reset` prints it. */
+export async function printReset(t: Test, idp: IdpApp, sub: string): Promise<string> {
+  const store = await idpStore(t, idp);
+  const random = countedRandom(sub);
+  const links = linksIn(store, { clock: idp.clock, random }, groupsIn(store, { clock: idp.clock, random }));
+  const person = await principalCollection(store).findOne({ id: sub });
   const link = person && (await links.reset(person, COMMAND_SOURCE));
   return new URL(link?.url ?? '').pathname;
 }

@@ -94,6 +94,7 @@ function domainOn(store: Store, seed: string) {
       attempt: (_guess: unknown, evaluate: () => Promise<unknown>) => evaluate(),
     } as never,
     firstOperator: { look: async () => null },
+    groups: { joining: async () => [], leaving: async () => [] },
   };
   const { authenticate, changePassword } = createPrincipals(principals, deps);
   return {

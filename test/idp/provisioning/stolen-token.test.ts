@@ -179,6 +179,10 @@ t.test(
     await everythingTheTokenDoes(idp, victims);
     await everythingTheTokenDoes(idp, { human: { sub: 'u_0', handle: 'new@example.test', password: MINE } });
     t.strictSame(await humans(), then);
+    const friend = { token: INVITE_TOKEN, body: { name: 'admins' } };
+    t.equal((await idp.request('POST', '/v1/groups', friend)).status, 201);
+    const member = { member: victims.agent.sub };
+    t.equal((await idp.admin('POST', '/v1/groups/admins/members', member)).status, 401, 'nor join groups');
     const refused = await idp.admin('POST', '/v1/invites', { handle: 'friend@example.test' });
     t.match(refused, { status: 401, body: { error: 'invalid_token' } });
     const call = { token: INVITE_TOKEN, body: { handle: 'friend@example.test' } };

@@ -178,6 +178,18 @@ t.test('the commands of docs/device-flow.md work as printed', async (t) => {
   t.match(device.lines.at(-1), /^eyJ[\w-]+\.[\w-]+\.[\w-]+$/);
 });
 
+t.test('the commands of docs/groups.md work as printed', async (t) => {
+  const { cwd } = await startIdp(t);
+  const printed = await paste(t, commandsIn('docs/groups.md'), {}, cwd);
+  t.match(
+    printed,
+    /@example\.com +domain +@example\.com[^\n]*\nada@example\.com +human/,
+    'before the invitation is accepted',
+  );
+  t.match(printed, /groups_claim +admins=Grafana Admin,staff\n/);
+  t.match(printed, /admitted_groups +admins staff\n/);
+});
+
 t.test('the commands of docs/mcp.md work as printed', async (t) => {
   const cwd = temporaryFolder(t);
   const bin = `${process.execPath} ${compiled('bin/idp.js')}`;

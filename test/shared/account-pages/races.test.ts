@@ -123,7 +123,7 @@ function processOn(store: Store, seed = 'a') {
       };
       const { values } = await authorization.approve(
         request as never,
-        { principal, session, consent, isSilent: true },
+        { principal: { ...principal, groups: [] }, session, consent, isSilent: true },
         IP,
       );
       return values['code'] ?? null;

@@ -23,7 +23,7 @@ export async function approveBasic(
   if (isBrowser(request.headers) || isSignedIn) throw oidcErrors.browser_basic();
   const credentials = parseBasic(request.headers.authorization ?? '');
   const { client } = authRequest;
-  const mayUseBasic = ({ kind }: Principal) =>
+  const mayUseBasic = ({ kind }: Pick<Principal, 'kind'>) =>
     kind === 'agent' || (values.basicLogin === 'all' && !client.strict);
   const principal = await checkCredentials(services, request, credentials, mayUseBasic, client.id);
   // A person with a second factor, or who must have one, is refused like a wrong password: Basic cannot ask for it.

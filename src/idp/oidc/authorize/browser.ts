@@ -1,11 +1,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Page } from '../../../core/http/pages.js';
 import { requestSource } from '../../../core/http/routes.js';
+import { ANY_PERSON, findRefusal, NEW_PERSON } from '../admission.js';
 import { type Consent, covers, NO_CONSENT } from '../consents.js';
 import { delegationPage } from '../delegations/pages.js';
 import { isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import { ANY_PERSON, findRefusal, NEW_PERSON, scopesOf } from '../resources.js';
+import { scopesOf } from '../resources.js';
 import type { OidcServices } from '../services.js';
 import type { SignedInUser } from '../sessions.js';
 import { beginForm } from './begin-form.js';
@@ -20,7 +21,7 @@ import { MAX_TOKEN_LENGTH } from './interaction-token.js';
 import { agentsOnlyPage, consentPage } from './pages.js';
 import type { AuthorizationRequest } from './request.js';
 import { sendResponse } from './response.js';
-import { WRONG_KIND } from './service.js';
+import { refusalViolation } from './service.js';
 import type { InteractionForms } from './sign-in/forms.js';
 
 /** What a browser gets for a request, whose credentials are its cookies. */
@@ -111,13 +112,16 @@ export function createBrowserResponses(services: OidcServices, forms: Interactio
         const violation = INTERACTION_ERRORS[kind === 'consent' ? 'consent' : 'login'];
         return forms.respondWithError(reply, { ...authRequest, violation }, redirectStatus);
       }
-      if (!authRequest.client.principalKinds.includes('human')) {
-        const response = authorization.errorResponse({ ...authRequest, violation: WRONG_KIND });
+      const { client } = authRequest;
+      const agentsOnly = findRefusal({ client }, ANY_PERSON);
+      if (agentsOnly) {
+        const violation = refusalViolation(agentsOnly);
+        const response = authorization.errorResponse({ ...authRequest, violation });
         return pages.send(reply.code(403), agentsOnlyPage(authRequest, response));
       }
-      const refusal = findRefusal(authRequest.targets, kind === 'sign-up' ? NEW_PERSON : ANY_PERSON);
-      if (refusal !== null) {
-        const violation = { error: 'access_denied', description: refusal };
+      const refusal = findRefusal(authRequest, kind === 'sign-up' ? NEW_PERSON : ANY_PERSON);
+      if (refusal) {
+        const violation = refusalViolation(refusal);
         return forms.respondWithError(reply, { ...authRequest, violation }, redirectStatus);
       }
       return sendPage(kind, authRequest, user, consent, request, reply);

@@ -1,4 +1,4 @@
-import { findRefusal } from '../resources.js';
+import { findRefusal } from '../admission.js';
 import type { SignedInUser } from '../sessions.js';
 import type { AuthorizationRequest } from './request.js';
 import type { RuleViolation } from './rules.js';
@@ -23,18 +23,18 @@ export function requiredInteraction(
   user: SignedInUser | null,
   { now, hasConsent, canStepUp }: { now: number; hasConsent: boolean; canStepUp: boolean },
 ): InteractionKind | null {
-  const { parameters, client, targets, delegation, hintedSub } = request;
+  const { parameters, client, delegation, hintedSub } = request;
   if (asksForSignUp(request) && !(user && hasSignedInFor(request, user))) return 'sign-up';
   if (!user) return 'login';
   const { principal } = user;
-  // A principal that may not sign in to the client, or to a resource, gets an error response, not a page.
-  if (!client.principalKinds.includes(principal.kind) || findRefusal(targets, principal) !== null)
-    return null;
   const prompts = promptsOf(request);
   const asksForLogin =
     prompts.includes('login') ||
     prompts.includes('select_account') ||
     isTooOld(parameters['max_age'], user, now);
+  const refusal = findRefusal(request, principal);
+  // A principal that may not use the client or a resource gets the refusal at once; another account may be in the group.
+  if (refusal && !(refusal.isByGroup && asksForLogin)) return null;
   if (
     (asksForLogin && !hasSignedInFor(request, user)) ||
     isTooOld(delegation?.maxSignInAge, user, now) ||

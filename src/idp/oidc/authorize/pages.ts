@@ -2,11 +2,12 @@ import { type Localized, message } from '../../../core/http/messages.js';
 import type { Page } from '../../../core/http/pages.js';
 import { DAY } from '../../../core/kernel/clock.js';
 import type { Enrolment } from '../../../shared/factors/totp.js';
+import { findRefusal, NEW_PERSON } from '../admission.js';
 import { SCOPES } from '../claims.js';
 import { type Consent, type MissingConsent, missingIn } from '../consents.js';
 import type { Client } from '../directory.js';
 import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
-import { findRefusal, NEW_PERSON, namesIn, scopesOf, type Target } from '../resources.js';
+import { namesIn, scopesOf, type Target } from '../resources.js';
 import { mountPath } from '../sessions.js';
 import type { OidcShared } from '../shared.js';
 import { asksForSignUp } from './interaction.js';
@@ -141,10 +142,8 @@ const DESTINATIONS = {
 } as const;
 
 /** Whether a new person could be the user of this request. */
-export const admitsNewPeople = ({ client, hintedSub, targets }: AuthorizationRequest): boolean =>
-  hintedSub === undefined &&
-  client.principalKinds.includes('human') &&
-  findRefusal(targets, NEW_PERSON) === null;
+export const admitsNewPeople = ({ hintedSub, ...request }: AuthorizationRequest): boolean =>
+  hintedSub === undefined && findRefusal(request, NEW_PERSON) === null;
 
 function signUpHref(signInRequest: SignInRequest, mount: string): string {
   if ('returnTo' in signInRequest) return `${mount}/account/sign-up`;
@@ -166,14 +165,46 @@ export function continueHref(signInRequest: SignInRequest, mount: string): strin
 }
 
 /** Where a person goes who wants to use another account. */
-export const otherAccountHref = (request: AuthorizationRequest, mount: string): string =>
-  `${mount}/authorize?${searchOf(request, { prompt: 'login', page: 'sign-in' })}`;
+export const otherAccountHref = (
+  request: Pick<AuthorizationRequest, 'parameters' | 'pushed'>,
+  mount: string,
+): string => `${mount}/authorize?${searchOf(request, { prompt: 'login', page: 'sign-in' })}`;
 
 /** Says that only agents sign in to an application, before a person types a password. */
 export function agentsOnlyPage(request: AuthorizationRequest, response: AuthorizationResponse): Page {
   const { redirectUri, isFormPost, values } = response;
   const returnHref = isFormPost ? undefined : withResponse(redirectUri, values);
   return pageOf('agents-only', request, { returnHref });
+}
+
+/** Says that this person may not use an application, and whom to ask. */
+export function notAdmittedPage(
+  {
+    client,
+    redirectUri,
+    parameters,
+    violation: _,
+    ...rest
+  }: ErrorResponse & Pick<AuthorizationRequest, 'pushed'>,
+  response: AuthorizationResponse,
+  { issuer, contact }: { issuer: string; contact: string | undefined },
+): Page {
+  const { isFormPost, values } = response;
+  return {
+    template: 'not-admitted',
+    view: {
+      clientName: client.name || returnsToOf(redirectUri),
+      returnsTo: returnsToOf(redirectUri),
+      ...claimsOfClient(client, redirectUri),
+      issuer,
+      contact,
+      contactHref: contact && (contact.startsWith('https:') ? contact : `mailto:${contact}`),
+      otherAccount: otherAccountHref({ parameters, ...rest }, mountPath(issuer)),
+      returnHref: isFormPost ? undefined : withResponse(response.redirectUri, values),
+    },
+    leadsElsewhere: true,
+    uiLocales: parameters['ui_locales'],
+  };
 }
 
 /**

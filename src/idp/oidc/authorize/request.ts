@@ -1,5 +1,5 @@
 import { decodeJwt } from 'jose';
-import { SCOPES } from '../claims.js';
+import { groupsFor, SCOPES, SCOPES_WITHOUT_GROUPS } from '../claims.js';
 import { type DelegationRequest, findDelegationRequest } from '../delegations/request.js';
 import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
@@ -75,7 +75,8 @@ export async function validateAuthorizationRequest(
   }
   const targets = await findTargets(namesIn(parameters['resource']), scope, deps.resources);
   if ('error' in targets) return { error: { client, redirectUri, parameters, violation: targets } };
-  const shared = { parameters, client, redirectUri, scope: grantedScope(scope, targets), targets };
+  const offered = await offeredScopes(client, deps.groups);
+  const shared = { parameters, client, redirectUri, scope: grantedScope(scope, targets, offered), targets };
   const delegation = await readDelegation(parameters, targets, deps);
   if (delegation && 'error' in delegation)
     return { error: { client, redirectUri, parameters, violation: delegation } };
@@ -112,13 +113,20 @@ function withModeOfObject(parameters: Parameters): Parameters {
   }
 }
 
+/** The scopes that a client can get: `groups` only if there is one, and the client sees it. */
+export const offeredScopes = async (
+  client: Client,
+  groups: OidcShared['groups'],
+): Promise<readonly string[]> =>
+  groupsFor(client) !== 'none' && (await groups.inUse()) ? SCOPES : SCOPES_WITHOUT_GROUPS;
+
 /**
  * The supported scopes of the provider itself. The default is `openid`, because a scope must not be empty (RFC 6749 §3.3); a
  * request for scopes of resources needs none.
  */
-export function grantedScope(scope = '', targets: readonly Target[]): string {
+export function grantedScope(scope = '', targets: readonly Target[], offered: readonly string[]): string {
   const requested = new Set(scope.split(' '));
-  const own = SCOPES.filter((known) => requested.has(known)).join(' ');
+  const own = offered.filter((known) => requested.has(known)).join(' ');
   return own || (targets.some(({ scopes }) => scopes.length > 0) ? '' : 'openid');
 }
 

@@ -7,6 +7,8 @@ export type Parameters = Readonly<Record<string, string>>;
 export interface RuleViolation {
   error: string;
   description: string;
+  /** Whether the page of the refusal says whom to ask for access. */
+  asksOperator?: boolean;
 }
 
 /** Checks a request whose client and redirect URI are valid. */

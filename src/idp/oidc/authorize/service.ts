@@ -1,11 +1,12 @@
 import { newId, newToken, sha256 } from '../../../core/kernel/secrets.js';
+import { findRefusal, type Refusal } from '../admission.js';
 import type { BackchannelLogout } from '../backchannel/service.js';
 import { acrOf } from '../claims.js';
 import type { Consent } from '../consents.js';
 import type { DelegationRequest } from '../delegations/request.js';
 import type { Principal } from '../directory.js';
 import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
-import { findRefusal, namesIn, scopesOf } from '../resources.js';
+import { namesIn, scopesOf } from '../resources.js';
 import type { SessionService } from '../sessions.js';
 import type { OidcShared } from '../shared.js';
 import { clientTrace, GRANT, type GrantedDelegation, type SessionDocument } from '../store.js';
@@ -56,10 +57,13 @@ export type ResumedInteraction =
     }
   | (FirstPartyPage & { proven: Interaction['proven']; isExpired: boolean });
 
-export const WRONG_KIND: RuleViolation = {
+/** The error for a principal that may not use the application or an API. */
+export const refusalViolation = ({ description, isByGroup }: Refusal): RuleViolation => ({
   error: 'access_denied',
-  description: 'This kind of principal is not allowed to sign in to this client.',
-};
+  description,
+  ...(isByGroup && { asksOperator: true }),
+});
+
 const OTHER_USER: RuleViolation = {
   error: 'login_required',
   description: 'The signed-in user is not the user of id_token_hint.',
@@ -95,14 +99,12 @@ export function createAuthorization(
 
   /** Why this principal must not be authorized, or `null`. */
   const findViolation = (
-    { client, hintedSub, targets }: AuthorizationRequest,
+    { hintedSub, ...request }: AuthorizationRequest,
     principal: Principal,
   ): RuleViolation | null => {
-    const { id, kind } = principal;
-    if (!client.principalKinds.includes(kind)) return WRONG_KIND;
-    const refusal = findRefusal(targets, principal);
-    if (refusal !== null) return { error: 'access_denied', description: refusal };
-    return hintedSub !== undefined && hintedSub !== id ? OTHER_USER : null;
+    const refusal = findRefusal(request, principal);
+    if (refusal) return refusalViolation(refusal);
+    return hintedSub !== undefined && hintedSub !== principal.id ? OTHER_USER : null;
   };
 
   const give = async (

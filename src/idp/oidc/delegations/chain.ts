@@ -1,8 +1,9 @@
 import { toSeconds } from '../../../core/kernel/clock.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
+import { findRefusal } from '../admission.js';
 import type { Client, Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import { findRefusal, namesIn } from '../resources.js';
+import { namesIn } from '../resources.js';
 import type { OidcShared } from '../shared.js';
 import type { AgentClient } from '../tokens/agents.js';
 import { findAccessTokenFor } from '../tokens/introspection.js';
@@ -36,8 +37,9 @@ export async function chainDelegation(
   if (chainOf(act).includes(agent.id)) throw refuse('The agent acts with this token already.');
   const resource = await deps.resources.find(claims.aud);
   if (!resource) throw oidcErrors.invalid_target();
-  const refusal = findRefusal([{ resource }], agent) ?? findRefusal([{ resource }], person);
-  if (refusal !== null) throw oidcErrors.invalid_target({ message: refusal });
+  const targets = [{ resource }];
+  const refusal = findRefusal({ targets }, agent) ?? findRefusal({ targets }, person);
+  if (refusal) throw oidcErrors.invalid_target({ message: refusal.description });
   const granted = narrow(namesIn(claims.scope), fields['scope']);
   const key = await findProvenKey(prove, undefined, { resource, scopes: granted });
   const now = toSeconds(clock.now());

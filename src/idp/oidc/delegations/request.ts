@@ -1,7 +1,8 @@
 import { DAY, SECOND } from '../../../core/kernel/clock.js';
+import { findRefusal } from '../admission.js';
 import type { Parameters, RuleViolation } from '../authorize/rules.js';
 import type { Directory, Principal } from '../directory.js';
-import { findRefusal, type Target } from '../resources.js';
+import type { Target } from '../resources.js';
 import { DEFAULT_LIFETIME_MS, MAX_DEPTH, MAX_LIFETIME_MS, MAX_SIGN_IN_AGE_SECONDS } from './service.js';
 
 /** An authorization request that asks a person to let an agent act for them. */
@@ -40,8 +41,8 @@ export async function findDelegationRequest(
   const agent = /^u_[0-9a-f]{32}$/.test(actor) ? await findPrincipal(actor) : null;
   if (agent?.kind !== 'agent')
     return refuse('invalid_request', 'requested_actor is not the sub of an active agent.');
-  const refusal = findRefusal([target], agent);
-  if (refusal !== null) return refuse('access_denied', refusal);
+  const refusal = findRefusal({ targets }, agent);
+  if (refusal) return refuse('access_denied', refusal.description);
   const asked = { agent, lifetimeMs, maxDepth };
   return asksForSensitive(target) ? { ...asked, maxSignInAge: MAX_SIGN_IN_AGE_SECONDS } : asked;
 }

@@ -3,9 +3,9 @@ import { type Localized, message } from '../../../core/http/messages.js';
 import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { addressBlock } from '../../../core/kernel/addresses.js';
 import { createFormTokens } from '../../../shared/console-kit/forms.js';
+import { findRefusal } from '../admission.js';
 import { authenticateClient } from '../client-auth.js';
 import type { FirstPartySignIn } from '../first-party-sign-in.js';
-import { findRefusal } from '../resources.js';
 import { AnyForm } from '../schemas.js';
 import type { OidcServices } from '../services.js';
 import { mountPath } from '../sessions.js';
@@ -70,8 +70,7 @@ export async function devicePlugin(
     pages.keepForm(request, codeForm(user, shown(typed)));
     const found = await device.enter(typed, user.principal.id, ip);
     if (!found) return sendCodePage(reply.code(404), user, shown(typed), UNKNOWN);
-    if (findRefusal(found.targets, user.principal) !== null)
-      return sendCodePage(reply.code(403), user, shown(typed), REFUSED);
+    if (findRefusal(found, user.principal)) return sendCodePage(reply.code(403), user, shown(typed), REFUSED);
     const { userCode, place } = found;
     const view = {
       action: `${path()}/confirm`,

@@ -5,12 +5,13 @@ import { isSecretOf, newId, sha256 } from '../../../core/kernel/secrets.js';
 import { createExpiryPurge } from '../../../core/ops/purge.js';
 import { nullIfTaken, type Write } from '../../../core/storage/collection.js';
 import { fixedWindow } from '../../../core/throttle/throttle.js';
-import { grantedScope } from '../authorize/request.js';
+import { ANY_PERSON, findRefusal } from '../admission.js';
+import { grantedScope, offeredScopes } from '../authorize/request.js';
 import type { BackchannelLogout } from '../backchannel/service.js';
 import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { DEVICE_CODE_LIFETIME_MS } from '../grant-tokens.js';
-import { ANY_PERSON, findRefusal, findTargets, scopesOf, type Target } from '../resources.js';
+import { findTargets, scopesOf, type Target } from '../resources.js';
 import type { SessionService, SignedInUser } from '../sessions.js';
 import type { OidcShared } from '../shared.js';
 import { GRANT, type GrantDocument } from '../store.js';
@@ -79,7 +80,7 @@ export function createDeviceFlow(
     const names = asked.map(({ resource }) => resource);
     const scopes = [scope, ...asked.flatMap((one) => one.scopes)].join(' ');
     const targets = await findTargets(names, scopes, resources);
-    if ('error' in targets || findRefusal(targets, ANY_PERSON) !== null) return null;
+    if ('error' in targets || findRefusal({ targets }, ANY_PERSON)) return null;
     return { ...stored, userCode, client, targets };
   };
 
@@ -130,11 +131,12 @@ export function createDeviceFlow(
       }
       const targets = await findTargets(names, scope, resources);
       if ('error' in targets) throw refuseTarget(targets.error, targets.description);
-      const unfit = findRefusal(targets, ANY_PERSON);
-      if (unfit !== null) throw oidcErrors.invalid_target({ message: unfit });
+      const unfit = findRefusal({ targets }, ANY_PERSON);
+      if (unfit) throw oidcErrors.invalid_target({ message: unfit.description });
       await throttle.count(REQUESTS_OF_ADDRESS, source.ip);
       await throttle.countKey(REQUESTS_OF_CLIENT, client.id, source.ip);
       const { place, system } = deviceOf(source);
+      const offered = await offeredScopes(client, deps.groups);
       const now = clock.now();
       // Until no other request has the user code.
       for (;;) {
@@ -146,7 +148,7 @@ export function createDeviceFlow(
             userCodeHash: hashUserCode(userCode, seeds[0]),
             codeHash: sha256(deviceCode),
             clientId: client.id,
-            scope: grantedScope(scope, targets),
+            scope: grantedScope(scope, targets, offered),
             ...(targets.length > 0 && { resources: scopesOf(targets) }),
             ...(place !== undefined && { place }),
             ...(system !== undefined && { system }),
@@ -181,8 +183,7 @@ export function createDeviceFlow(
       ip: string,
     ): Promise<boolean> {
       const { client, scope, targets } = request;
-      if (!client.principalKinds.includes(principal.kind)) return false;
-      if (findRefusal(targets, principal) !== null) return false;
+      if (findRefusal(request, principal)) return false;
       const { revocations } = await consents.remember(principal.id, client.id, scope, scopesOf(targets));
       const approval = {
         sub: principal.id,
@@ -231,10 +232,10 @@ export function createDeviceFlow(
   };
 }
 
-function mayNotBegin({ device, principalKinds }: Client): Error | undefined {
+function mayNotBegin(client: Client): Error | undefined {
   const refuse = (message: string) => oidcErrors.unauthorized_client({ message });
-  if (!device) return refuse('The client is not allowed to use the device flow.');
-  return principalKinds.includes('human') ? undefined : refuse('Only people can sign in on a device.');
+  if (!client.device) return refuse('The client is not allowed to use the device flow.');
+  return findRefusal({ client }, ANY_PERSON) ? refuse('Only people can sign in on a device.') : undefined;
 }
 
 const refuseTarget = (error: string, message: string): Error =>

@@ -1,9 +1,10 @@
 import { sha256 } from '../../../core/kernel/secrets.js';
 import { decideAndCommit } from '../../../core/ops/commit.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
+import { findRefusal } from '../admission.js';
 import { type Client, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import { findRefusal, namesIn, type Resources, type Target } from '../resources.js';
+import { namesIn, type Resources, type Target } from '../resources.js';
 import { createDirectGrant } from '../tokens/direct-grant.js';
 import type { TokenResponse } from '../tokens/issuance.js';
 import { findProvenKey } from '../tokens/key-binding.js';
@@ -30,7 +31,7 @@ export async function redeemAssertion(
   const { trust, directory, grants, usedAssertions, consents, commit, audit } = deps;
   const sub = await trust.findSubject(verified.issuer.issuer, verified.subject);
   const person = sub === null ? null : await directory.findPrincipal(sub);
-  if (person?.kind !== 'human' || !client.principalKinds.includes(person.kind))
+  if (person?.kind !== 'human' || findRefusal({ client }, person))
     throw refuse('No active person is linked to the subject of the assertion.');
   const target = await chooseTarget(verified, { resources, scope }, person, deps.resources);
   if (verified.key !== undefined && !prove) throw refuse('The assertion is bound to a key. Send a proof.');
@@ -74,8 +75,8 @@ async function chooseTarget(
     throw oidcErrors.invalid_target({ message: 'An access token has one audience. Send one resource.' });
   const resource = await resources.find(allowed.resource);
   if (!resource) throw oidcErrors.invalid_target({ message: 'The resource is not registered any more.' });
-  const refusal = findRefusal([{ resource }], person);
-  if (refusal !== null) throw oidcErrors.invalid_target({ message: refusal });
+  const refusal = findRefusal({ targets: [{ resource }] }, person);
+  if (refusal) throw oidcErrors.invalid_target({ message: refusal.description });
   const limits = [scopeInAssertion, asked.scope].flatMap((scope) =>
     scope === undefined ? [] : [namesIn(scope)],
   );

@@ -1,5 +1,6 @@
+import { findRefusal } from '../admission.js';
 import { oidcErrors } from '../errors.js';
-import { findRefusal, namesIn } from '../resources.js';
+import { namesIn } from '../resources.js';
 import type { OidcShared } from '../shared.js';
 import type { AgentClient } from './agents.js';
 import { createDirectGrant } from './direct-grant.js';
@@ -20,8 +21,8 @@ export async function issueToAgent(
   if (identifier === undefined || others.length > 0) throw refuse('Send one resource.');
   const resource = await deps.resources.find(identifier);
   if (!resource) throw refuse('The resource is not registered.');
-  const refusal = findRefusal([{ resource }], agent);
-  if (refusal !== null) throw refuse(refusal);
+  const refusal = findRefusal({ targets: [{ resource }] }, agent);
+  if (refusal) throw refuse(refusal.description);
   const scopes = [...new Set(namesIn(fields['scope']))];
   const isOffered = (name: string) => resource.scopes.some((offered) => offered.name === name);
   if (!scopes.every(isOffered))

@@ -1,6 +1,7 @@
 import type { Static } from 'typebox';
 import { isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import { isSecretOf, sha256 } from '../../../core/kernel/secrets.js';
+import type { Claims } from '../claims.js';
 import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { grantIdOf, REFRESH_IDLE_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
@@ -28,7 +29,7 @@ async function findAccessToken(accessToken: string, deps: OidcShared) {
     directory.findClient(grant.clientId),
     findOwner(grant, deps),
   ]);
-  return client && principal && { grant, issued, principal, scope: issued.scope ?? grant.scope };
+  return client && principal && { grant, issued, client, principal, scope: issued.scope ?? grant.scope };
 }
 
 /**
@@ -40,12 +41,12 @@ export async function userinfo(
   accessToken: string,
   prove: Prove | undefined,
   deps: OidcShared,
-): Promise<Record<string, string | number | boolean>> {
+): Promise<Claims> {
   const found = await findAccessToken(accessToken, deps);
   // A bound token is worth nothing without a proof (RFC 9449 §7.1).
   if (!found || (found.issued.key === undefined) !== (prove === undefined)) throw oidcErrors.invalid_token();
   if (prove && (await prove(accessToken)) !== found.issued.key) throw oidcErrors.invalid_token();
-  return deps.claimsOf(found.principal, found.scope);
+  return deps.claimsOf(found.principal, found.scope, found.client);
 }
 
 /** The claims of a valid token for this resource server; `null` for every other one. */

@@ -1,7 +1,8 @@
 import type { Static } from 'typebox';
 import { toSeconds } from '../../../core/kernel/clock.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
-import { AMR } from '../claims.js';
+import { findRefusal } from '../admission.js';
+import { AMR, groupsFor } from '../claims.js';
 import type { Client, Principal } from '../directory.js';
 import { type NewAccessToken, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { TokenResponseBody } from '../schemas.js';
@@ -18,9 +19,12 @@ export interface IssuedTokens extends NewAccessToken {
   nonce: string | undefined;
 }
 
+/** Of an agent that is its own client: nothing. */
+type TokenClient = Pick<Client, 'idTokenAlg' | 'groupsClaim' | 'origin'>;
+
 /** The response of the token endpoint (RFC 6749 §5.1, OIDC Core §3.1.3.3). */
 export async function createTokenResponse(
-  client: Pick<Client, 'idTokenAlg'>,
+  client: TokenClient,
   grant: GrantDocument,
   principal: Principal,
   issued: IssuedTokens,
@@ -29,7 +33,12 @@ export async function createTokenResponse(
   const { accessToken, target } = issued;
   return {
     access_token: target
-      ? await signAccessToken(grant, principal, { ...issued, target, jti: sha256(accessToken) }, deps)
+      ? await signAccessToken(
+          grant,
+          principal,
+          { ...issued, target, jti: sha256(accessToken), showsGroups: mayShowGroups(client, grant, issued) },
+          deps,
+        )
       : accessToken,
     token_type: tokenTypeOf(issued.key),
     expires_in: issued.expiresIn,
@@ -43,8 +52,12 @@ export async function createTokenResponse(
   };
 }
 
+/** An application can read the tokens that it passes on, so it gets no groups in them that it does not get itself. */
+const mayShowGroups = (client: TokenClient, grant: GrantDocument, { scope }: IssuedTokens): boolean =>
+  grant.clientId === grant.sub || (scope.split(' ').includes('groups') && groupsFor(client) !== 'none');
+
 function signIdToken(
-  { idTokenAlg }: Pick<Client, 'idTokenAlg'>,
+  client: TokenClient,
   grant: GrantDocument,
   principal: Principal,
   { scope, nonce }: IssuedTokens,
@@ -66,7 +79,7 @@ function signIdToken(
     ...(nonce !== undefined && { nonce }),
   };
   // Claims of the principal are assigned first, so that they cannot replace a protocol claim.
-  return keys.sign(Object.assign(claimsOf(principal, scope), claims), idTokenAlg);
+  return keys.sign(Object.assign(claimsOf(principal, scope, client), claims), client.idTokenAlg);
 }
 
 /**
@@ -89,14 +102,14 @@ export async function findOwner(
   return current.revocations === revocations ? principal : null;
 }
 
-/** The same, unless its kind may no longer sign in to the client. */
+/** The same, unless it may no longer sign in to the client. */
 export async function findAllowedOwner(
-  client: Pick<Client, 'principalKinds'>,
+  client: Pick<Client, 'principalKinds' | 'admittedGroups'>,
   grant: GrantDocument,
   deps: OidcShared,
 ): Promise<Principal | null> {
   const principal = await findOwner(grant, deps);
-  return principal && client.principalKinds.includes(principal.kind) ? principal : null;
+  return principal && !findRefusal({ client }, principal) ? principal : null;
 }
 
 /** Revokes everything that was issued from a grant, with its delegation. */

@@ -1,5 +1,5 @@
 import { isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
-import { AMR, acrOf } from '../claims.js';
+import { AMR, acrOf, filterGroups } from '../claims.js';
 import type { Principal } from '../directory.js';
 import { namesIn, type Target } from '../resources.js';
 import type { OidcShared } from '../shared.js';
@@ -36,6 +36,8 @@ export interface AccessTokenClaims {
   /** The agents that act for the person, the current one outermost (RFC 8693 §4.1), and the delegation. */
   act?: ActorClaim;
   delegation?: string;
+  /** The groups that the resource is shown. */
+  groups?: string[];
   /** How and when a person signed in; absent for agents. */
   auth_time?: number;
   acr?: string;
@@ -76,17 +78,20 @@ export interface AccessTokenRequest {
   target: Target;
   /** Thumbprint of the key that the token is bound to. */
   key: string | undefined;
+  /** Whether the client may read the groups that the resource is shown. */
+  showsGroups: boolean;
 }
 
 /** Signs an access token, whichever algorithm the client has for its id_tokens. */
 export function signAccessToken(
   grant: GrantDocument,
   principal: Principal,
-  { jti, expiresIn, scope, key, target: { resource, scopes } }: AccessTokenRequest,
+  { jti, expiresIn, scope, key, target: { resource, scopes }, showsGroups }: AccessTokenRequest,
   { keys, claimsOf, issuer, clock }: OidcShared,
 ): Promise<string> {
   const now = toSeconds(clock.now());
   const granted = namesIn(scope).filter((name) => scopes.includes(name));
+  const groups = showsGroups ? filterGroups(resource.groupsClaim ?? 'none', principal.groups) : undefined;
   const claims = {
     iss: issuer(),
     aud: resource.identifier,
@@ -95,6 +100,7 @@ export function signAccessToken(
     iat: now,
     exp: now + expiresIn,
     jti,
+    ...(groups && { groups: [...groups] }),
     txn: grant.id,
     ...(grant.epoch !== undefined && { epoch: grant.epoch }),
     ...(grant.revocations !== undefined && { consent: grant.revocations }),

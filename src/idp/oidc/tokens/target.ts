@@ -1,8 +1,9 @@
 import { SECOND } from '../../../core/kernel/clock.js';
+import { findRefusal } from '../admission.js';
 import type { Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
-import { findRefusal, type Target } from '../resources.js';
+import type { Target } from '../resources.js';
 import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
 
@@ -34,9 +35,9 @@ export async function chooseTarget(
   const resource = await resources.find(grantedThere.resource);
   if (!resource) throw refuse('The resource is not registered any more.');
   const agent = delegation && (await directory.findPrincipal(delegation.agent));
-  const refusal =
-    findRefusal([{ resource }], principal) ?? (agent ? findRefusal([{ resource }], agent) : null);
-  if (refusal) throw refuse(refusal);
+  const targets = [{ resource }];
+  const refusal = findRefusal({ targets }, principal) ?? (agent && findRefusal({ targets }, agent));
+  if (refusal) throw refuse(refusal.description);
   const isOffered = (scope: string) => resource.scopes.some(({ name }) => name === scope);
   return { resource, scopes: grantedThere.scopes.filter(isOffered) };
 }

@@ -12,7 +12,7 @@ export async function checkCredentials(
   { directory, audit }: OidcServices,
   request: FastifyRequest,
   credentials: { username: string; password: string } | null,
-  accepts: (principal: Principal) => boolean,
+  accepts: (principal: Pick<Principal, 'kind'>) => boolean,
   detail: string,
 ): Promise<Principal | null> {
   const source = requestSource(request);

@@ -12,8 +12,9 @@ import { scopesOf } from '../../resources.js';
 import type { OidcServices } from '../../services.js';
 import { mountPath } from '../../sessions.js';
 import { beginForm } from '../begin-form.js';
+import { promptsOf } from '../interaction.js';
 import type { FirstPartyPage } from '../interaction-token.js';
-import { continueHref, nameOf, refusedRequestPage, type SignInRequest } from '../pages.js';
+import { continueHref, nameOf, notAdmittedPage, refusedRequestPage, type SignInRequest } from '../pages.js';
 import type { AuthorizationRequest, ErrorResponse } from '../request.js';
 import { sendResponse } from '../response.js';
 import type { ResumedInteraction } from '../service.js';
@@ -27,10 +28,19 @@ export type SignInServices = OidcServices & { forms: InteractionForms };
 export function createInteractionForms(services: OidcServices) {
   const { authorization, sessions, secondFactor, signInPages, consents, cookies, pages, audit, issuer } =
     services;
+  const { values } = services;
 
   /** @param status 303 after a form */
-  const respondWithError = (reply: FastifyReply, error: ErrorResponse, status: 302 | 303): FastifyReply => {
+  const respondWithError = (
+    reply: FastifyReply,
+    error: ErrorResponse & Pick<AuthorizationRequest, 'pushed'>,
+    status: 302 | 303,
+  ): FastifyReply => {
     const response = authorization.errorResponse(error);
+    if (error.violation.asksOperator && !promptsOf(error).includes('none')) {
+      const whom = { issuer: issuer(), contact: values.supportContact };
+      return pages.send(reply.code(403), notAdmittedPage(error, response, whom));
+    }
     // Anyone can publish metadata: an error must not lead to their address before a person was asked (RFC 9700 §4.11.2).
     return status === 302 && error.client.origin === 'metadata'
       ? pages.send(reply.code(400), refusedRequestPage(error, response))

@@ -57,7 +57,7 @@ export async function signUpPlugin(fastify: FastifyTypebox, services: SignInServ
     } catch (error) {
       if (!(error instanceof AppError) || error.code !== 'handle_taken') throw error;
       const credentials = { username: input.handle, password: input.password };
-      const isHuman = ({ kind }: Principal) => kind === 'human';
+      const isHuman = ({ kind }: Pick<Principal, 'kind'>) => kind === 'human';
       const own = await checkCredentials(services, request, credentials, isHuman, nameOf(signInRequest));
       if (own) return own;
       throw error;

@@ -1,0 +1,57 @@
+import { type Client, isSelfRegistered, type Principal } from './directory.js';
+import type { Target } from './resources.js';
+
+/** Who may use an application and an API: every sign-in and every grant asks `findRefusal`. */
+
+type Applicant = Pick<Principal, 'kind' | 'invitedAt' | 'mintedAt' | 'operatorSince'> & {
+  /** `any`: not known yet. */
+  groups: readonly string[] | 'any';
+};
+
+/** A person who is not known yet. */
+export const ANY_PERSON: Applicant = { kind: 'human', invitedAt: 0, groups: 'any' };
+
+/** A person who would sign up. */
+export const NEW_PERSON: Applicant = { kind: 'human', groups: [] };
+
+/** What is used: an application, APIs, or both. */
+export interface Use {
+  client?: Pick<Client, 'principalKinds' | 'admittedGroups'>;
+  targets?: readonly Pick<Target, 'resource'>[];
+}
+
+export interface Refusal {
+  /** For the application, as a sentence. */
+  description: string;
+  /** Whether it is a matter of groups, in which the operator could put the principal. */
+  isByGroup: boolean;
+}
+
+/** Why this principal may not sign in to the application, or gets no token for one of the APIs; `null` if it may. */
+export function findRefusal({ client, targets = [] }: Use, principal: Applicant): Refusal | null {
+  const { kind } = principal;
+  const who = kind === 'agent' ? 'agents' : 'people';
+  if (client && !client.principalKinds.includes(kind))
+    return refuse('This kind of principal is not allowed to sign in to this client.');
+  if (client && !isInAdmittedGroup(client, principal))
+    return refuse('The principal is in none of the groups that may use this client.', true);
+  for (const { resource } of targets) {
+    const { identifier, principalKinds, admitsSelfRegistered } = resource;
+    if (!principalKinds.includes(kind)) return refuse(`The resource ${identifier} does not admit ${who}.`);
+    if (!isInAdmittedGroup(resource, principal))
+      return refuse(`The principal is in none of the groups that may use the resource ${identifier}.`, true);
+    if (isSelfRegistered(principal) && !admitsSelfRegistered)
+      return refuse(
+        `The resource ${identifier} does not admit ${who} who registered themselves (idp resource update --self-registered yes).`,
+      );
+  }
+  return null;
+}
+
+const isInAdmittedGroup = (
+  { admittedGroups }: { admittedGroups?: readonly string[] },
+  { groups }: Pick<Applicant, 'groups'>,
+): boolean =>
+  admittedGroups === undefined || groups === 'any' || admittedGroups.some((name) => groups.includes(name));
+
+const refuse = (description: string, isByGroup = false): Refusal => ({ description, isByGroup });
