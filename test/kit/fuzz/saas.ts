@@ -106,7 +106,7 @@ const FIELDS: Record<string, (self: SaasVisitor, url: string) => unknown> = {
   organization: (self) => self.one('organization'),
   ':organization': (self) => self.one('organization'),
   role: (self) => self.dice.one(['owner', 'admin', 'member']),
-  slug: () => 'a-slug',
+  slug: () => `slug-${names++}`,
   logoUrl: () => 'https://example.com/logo.svg',
   ':id': (self, url) => self.idIn(url),
   ':session': (self) => self.one('session'),
