@@ -22,31 +22,31 @@ export function createBillingDeletion(
   };
 
   /** Deletes what is stored about a user. Once the deletion of the account has begun, nothing is inserted any more. */
-  const deleteBillingData = async (userId: string): Promise<void> => {
-    const customerIds = await links.list(userId);
-    const all = await listSubscriptions(subscriptions, userId);
+  const deleteBillingData = async (ownerId: string): Promise<void> => {
+    const customerIds = await links.list(ownerId);
+    const all = await listSubscriptions(subscriptions, ownerId);
     // The bodies of events contain personal data as well. Later events are unmatched.
     await deleteEvents([...customerIds, ...all.flatMap(({ customerId, id }) => [customerId, id])]);
     // Disputes refer to a payment only.
-    for await (const page of pagesOf(payments, { where: { userId }, sort: 'at' }))
+    for await (const page of pagesOf(payments, { where: { ownerId }, sort: 'at' }))
       await deleteEvents(
         page.flatMap(({ id, paymentIntentId, chargeId }) => [id, paymentIntentId, chargeId]),
       );
-    await subscriptions.deleteMany({ userId });
-    await payments.deleteMany({ userId });
-    await usage.deleteMany({ userId });
-    await purchases.deleteMany({ userId });
-    await quotas.deleteAll(userId);
-    await checkouts.deleteMany({ userId });
-    await duplicates.deleteOne({ id: userId });
-    await trials.forget(userId);
-    await customers.deleteMany({ userId });
+    await subscriptions.deleteMany({ ownerId });
+    await payments.deleteMany({ ownerId });
+    await usage.deleteMany({ ownerId });
+    await purchases.deleteMany({ ownerId });
+    await quotas.deleteAll(ownerId);
+    await checkouts.deleteMany({ ownerId });
+    await duplicates.deleteOne({ id: ownerId });
+    await trials.forget(ownerId);
+    await customers.deleteMany({ ownerId });
   };
 
   /** The user's customer, and others that were created at the provider by hand. */
-  const customersOf = async (userId: string): Promise<Set<string>> => {
-    const all = await listSubscriptions(subscriptions, userId);
-    return new Set([...(await links.list(userId)), ...all.flatMap(({ customerId }) => customerId ?? [])]);
+  const customersOf = async (ownerId: string): Promise<Set<string>> => {
+    const all = await listSubscriptions(subscriptions, ownerId);
+    return new Set([...(await links.list(ownerId)), ...all.flatMap(({ customerId }) => customerId ?? [])]);
   };
 
   return {
@@ -57,15 +57,15 @@ export function createBillingDeletion(
      * or an API key.
      * @throws PAYMENT_PROVIDER_ERROR
      */
-    async cancelSubscriptions(userId: string) {
-      for (const customerId of gateway ? await customersOf(userId) : []) {
+    async cancelSubscriptions(ownerId: string) {
+      for (const customerId of gateway ? await customersOf(ownerId) : []) {
         await gateway?.cancelSubscriptions(customerId).catch((cause: unknown) => {
           if (isCustomerMissing(cause)) return;
           throw billingErrors.PAYMENT_PROVIDER_ERROR({ message: NOT_CANCELLED, cause });
         });
       }
       // After the open sessions have ended, because until then one of them may be paid.
-      await trials.settle(userId);
+      await trials.settle(ownerId);
     },
   };
 }

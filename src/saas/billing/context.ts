@@ -19,11 +19,11 @@ import { quotaCollections } from './quotas/store.js';
 import type { CheckoutOrder } from './schemas.js';
 import { billingCollections } from './store.js';
 import { usageCollection } from './usage/reports.js';
-import type { BillingUser, BillingUsers } from './users.js';
+import type { BillingOwner, BillingOwners } from './owners.js';
 
 export interface BillingModuleOptions {
   config: BillingConfiguration;
-  users: BillingUsers;
+  owners: BillingOwners;
   outbox: BillingOutbox;
   event: EventOf<BillingEvents>;
   publicUrl(): string;
@@ -73,7 +73,7 @@ export function createBillingContext(
   { store, commit, clock, random, log, audit, metrics, throttle, backgroundTasks }: BillingModuleContext,
   options: BillingModuleOptions,
 ) {
-  const { config, users, outbox, event, publicUrl } = options;
+  const { config, owners, outbox, event, publicUrl } = options;
   const { paymentSecretKey: key, paymentApiUrl, pastDue } = config;
   const gateway = key === undefined ? undefined : createGateway(key, paymentApiUrl);
   /** Commits what was derived from stored data. False if a concurrent write came first, after which the caller reads again. */
@@ -86,12 +86,12 @@ export function createBillingContext(
      * Commits what `derive` reads and changes for a user, again after each concurrent write. Nothing if it returns null, or if the user
      * does not exist or is being deleted.
      */
-    commitForUser: (
-      userId: string,
-      derive: (user: BillingUser) => Promise<readonly CommitPart[] | null>,
+    commitForOwner: (
+      ownerId: string,
+      derive: (user: BillingOwner) => Promise<readonly CommitPart[] | null>,
     ): Promise<void> =>
       decideAndCommit(commit, async () => {
-        const user = await users.find(userId);
+        const user = await owners.find(ownerId);
         const parts = user && !user.isBeingDeleted ? await derive(user) : null;
         return { parts: parts ?? [], result: undefined, repeatIfTaken: true };
       }),
@@ -111,7 +111,7 @@ export function createBillingContext(
     throttle,
     config,
     pastDue,
-    users,
+    owners,
     outbox,
     event,
     plans: createPlans(config, (priceId) =>

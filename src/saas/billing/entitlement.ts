@@ -2,7 +2,7 @@ import type { SubscriptionStatus, SubscriptionSummary } from '../../core/http/sc
 import { type Clock, DAY } from '../../core/kernel/clock.js';
 import { isLiveKey, type PastDue } from './options.js';
 import { MAIN_FAMILY, type Plans, UNKNOWN_PLAN } from './plans/plans.js';
-import type { AccessTerms, PlanGrant } from './users.js';
+import type { AccessTerms, PlanGrant } from './owners.js';
 
 /**
  * Which of the things that users hold give access, and which of them is shown.

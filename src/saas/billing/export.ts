@@ -26,11 +26,11 @@ export function createBillingExport(
   { subscriptions, payments, usage }: BillingContext,
   { links, purchases, quotas }: { links: CustomerLinks; purchases: PurchaseList; quotas: Quotas },
 ) {
-  return async (userId: string): Promise<BillingRecords> => {
+  return async (ownerId: string): Promise<BillingRecords> => {
     const [customers, limits, all] = await Promise.all([
-      links.all(userId),
-      quotas.list(userId),
-      listSubscriptions(subscriptions, userId),
+      links.all(ownerId),
+      quotas.list(ownerId),
+      listSubscriptions(subscriptions, ownerId),
     ]);
     return {
       customers: customers.map(({ id, createdAt }) => ({
@@ -38,9 +38,9 @@ export function createBillingExport(
         createdAt: toTimestamp(createdAt),
       })),
       subscriptions: all.map(({ rev, ...subscription }) => subscriptionRecord(subscription)),
-      payments: mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), paymentRecord),
-      purchases: purchases.all(userId),
-      usage: listUsage(usage, userId),
+      payments: mapPages(pagesOf(payments, { where: { ownerId }, sort: 'at', desc: true }), paymentRecord),
+      purchases: purchases.all(ownerId),
+      usage: listUsage(usage, ownerId),
       limits,
     };
   };
@@ -48,11 +48,11 @@ export function createBillingExport(
 
 /** A payment with its times in ISO 8601, in the same order of fields whichever event was first. */
 function paymentRecord(payment: PaymentDocument): Record<string, unknown> {
-  const { id, userId, status, at, refundedAt, refunds, disputes, rev, reportedBy, recheckAt, ...rest } =
+  const { id, ownerId, status, at, refundedAt, refunds, disputes, rev, reportedBy, recheckAt, ...rest } =
     payment;
   const facts = Object.fromEntries(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
   const reported = disputes?.map((dispute) => withTimes(dispute, 'at', 'closedAt'));
-  const record = { id, userId, ...facts, status, refundedAt, disputes: reported, at };
+  const record = { id, ownerId, ...facts, status, refundedAt, disputes: reported, at };
   return withTimes(defined(record), 'refundedAt', 'at');
 }
 

@@ -5,7 +5,7 @@ import type { Effect } from '../../core/ops/commit.js';
 import type { BillingContext } from './context.js';
 import { NO_SUBSCRIPTION } from './entitlement.js';
 import { type KnownPlans, UNKNOWN_PLAN } from './plans/plans.js';
-import type { PlanGrant } from './users.js';
+import type { PlanGrant } from './owners.js';
 
 /** Plans that the operator gives to users, with or without a payment provider. */
 export type Grants = ReturnType<typeof createGrants>;
@@ -21,41 +21,41 @@ export interface GivenPlan {
 /** As in BILLING_PRICES. */
 const PLAN = /^[\w .-]{1,100}$/;
 
-export function createGrants({ users, plans, audit, commit, clock }: BillingContext) {
+export function createGrants({ owners, plans, audit, commit, clock }: BillingContext) {
   const notFound = () => httpErrors.NOT_FOUND({ message: 'The user was not found.' });
 
-  const find = async (userId: string) => {
-    const user = await users.find(userId);
+  const find = async (ownerId: string) => {
+    const user = await owners.find(ownerId);
     if (!user) throw notFound();
     return user;
   };
 
-  const write = async (userId: string, grant: PlanGrant | null, record: Effect) => {
-    const { committed } = await commit([users.granting(userId, grant), record]);
+  const write = async (ownerId: string, grant: PlanGrant | null, record: Effect) => {
+    const { committed } = await commit([owners.granting(ownerId, grant), record]);
     if (!committed) throw notFound();
   };
 
   return {
     /** Replaces an earlier grant. @throws VALIDATION_ERROR, NOT_FOUND */
-    async grant(userId: string, given: GivenPlan, operator?: Operator) {
+    async grant(ownerId: string, given: GivenPlan, operator?: Operator) {
       const now = clock.now();
       const details = problemsOf(given, now, plans.names);
       if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
       const { plan, until } = given;
-      const { grant: before } = await find(userId);
+      const { grant: before } = await find(ownerId);
       const previous = before === undefined ? '' : `, before: ${describe(before)}`;
       const detail = describe(given) + previous;
-      const record = audit.entry({ event: 'plan.granted', subject: userId, ...auditActor(operator), detail });
-      await write(userId, { plan, since: now, ...(until !== undefined && { until }) }, record);
+      const record = audit.entry({ event: 'plan.granted', subject: ownerId, ...auditActor(operator), detail });
+      await write(ownerId, { plan, since: now, ...(until !== undefined && { until }) }, record);
     },
 
     /** Does nothing without a grant. @throws NOT_FOUND */
-    async revoke(userId: string, operator?: Operator) {
-      const { grant } = await find(userId);
+    async revoke(ownerId: string, operator?: Operator) {
+      const { grant } = await find(ownerId);
       if (!grant) return;
       const by = auditActor(operator);
-      const record = audit.entry({ event: 'plan.revoked', subject: userId, ...by, detail: describe(grant) });
-      await write(userId, null, record);
+      const record = audit.entry({ event: 'plan.revoked', subject: ownerId, ...by, detail: describe(grant) });
+      await write(ownerId, null, record);
     },
   };
 }

@@ -9,7 +9,7 @@ import {
   type PaymentDocument,
   type SubscriptionDocument,
 } from './store.js';
-import type { PlanGrant } from './users.js';
+import type { PlanGrant } from './owners.js';
 
 /**
  * What users hold: subscriptions, one-time purchases of plans, and the plan that the operator granted. Everything that depends on it
@@ -41,7 +41,7 @@ export interface HeldChanges {
 }
 
 export function createHoldings(context: BillingContext) {
-  const { subscriptions, purchases, payments, users, plans, pastDue, counts, clock } = context;
+  const { subscriptions, purchases, payments, owners, plans, pastDue, counts, clock } = context;
 
   const holding = (
     id: string,
@@ -69,9 +69,9 @@ export function createHoldings(context: BillingContext) {
   };
 
   /** The paid purchases of plans that are sold once. */
-  const paidPurchases = async (userId: string, changed: HeldChanges): Promise<PurchaseDocument[]> => {
+  const paidPurchases = async (ownerId: string, changed: HeldChanges): Promise<PurchaseDocument[]> => {
     if (!plans.hasPurchases) return [];
-    const stored = await allOf(purchases, { where: { userId }, sort: 'at', desc: true });
+    const stored = await allOf(purchases, { where: { ownerId }, sort: 'at', desc: true });
     const paid: PurchaseDocument[] = [];
     for (const purchase of withChanged(stored, changed.purchase)) {
       if (purchase.status !== 'paid' || !plans.isPurchase(purchase.plan)) continue;
@@ -86,10 +86,10 @@ export function createHoldings(context: BillingContext) {
    * What a user has bought: the subscriptions, ended ones included, the newest first, and the purchases.
    * @param changed replaces what is stored
    */
-  const listBought = async (userId: string, changed: HeldChanges = {}): Promise<Holding[]> => {
+  const listBought = async (ownerId: string, changed: HeldChanges = {}): Promise<Holding[]> => {
     const [stored, paid] = await Promise.all([
-      listSubscriptions(subscriptions, userId),
-      paidPurchases(userId, changed),
+      listSubscriptions(subscriptions, ownerId),
+      paidPurchases(ownerId, changed),
     ]);
     return [
       ...withChanged(stored, changed.subscription).filter(counts).map(ofSubscription),
@@ -110,8 +110,8 @@ export function createHoldings(context: BillingContext) {
     listBought,
 
     /** The same and the grant, if it is in force. For a user who does not exist, what was bought before. */
-    async list(userId: string): Promise<{ isKnown: boolean; holdings: Holding[] }> {
-      const [bought, user] = await Promise.all([listBought(userId), users.find(userId)]);
+    async list(ownerId: string): Promise<{ isKnown: boolean; holdings: Holding[] }> {
+      const [bought, user] = await Promise.all([listBought(ownerId), owners.find(ownerId)]);
       const grant = user?.grant && holding('grant', grantTerms(user.grant), { grant: user.grant });
       return { isKnown: user !== null, holdings: grant?.entitled ? [...bought, grant] : bought };
     },

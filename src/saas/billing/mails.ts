@@ -9,7 +9,7 @@ import { UNKNOWN_PLAN } from './plans/plans.js';
 import { type Card, readCard } from './provider/cards.js';
 import { asInteger, asLink, asList, asObject, asText, asTime, idOf, type Json } from './provider/json.js';
 import type { SubscriptionDocument } from './store.js';
-import type { BillingUser } from './users.js';
+import type { BillingOwner } from './owners.js';
 
 /** The e-mails about payments. Each is sent for an event of the provider, in the commit of the event. */
 
@@ -61,7 +61,7 @@ export function createBillingMails(context: BillingContext) {
     mail(
       { values, ...content }: MailContent,
       { created = clock.now() }: PaymentEvent,
-      user: BillingUser,
+      user: BillingOwner,
       subject: { plan: string } | undefined,
     ) {
       const plan = subject?.plan === UNKNOWN_PLAN ? undefined : subject?.plan;

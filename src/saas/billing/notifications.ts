@@ -62,7 +62,7 @@ interface Notification {
   /** ISO 8601: the provider's time, if known. */
   at: string;
   /** Whom it is about. */
-  userId: string;
+  ownerId: string;
 }
 
 /** An invoice of the payment provider. */

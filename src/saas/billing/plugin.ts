@@ -144,7 +144,7 @@ function addChanges(fastify: FastifyTypebox, { changes, allowPause }: BillingPlu
   const postChange = <Body extends TSchema>(
     path: string,
     body: Body,
-    change: (userId: string, order: Static<Body>, ...by: ChangedBy) => Promise<Subscription>,
+    change: (ownerId: string, order: Static<Body>, ...by: ChangedBy) => Promise<Subscription>,
   ) =>
     fastify.post(
       path,
@@ -166,9 +166,9 @@ function addChanges(fastify: FastifyTypebox, { changes, allowPause }: BillingPlu
   postChange('/billing/subscription/promotion-code', PromotionCodeBody, changes.applyPromotionCode);
   postChange('/billing/subscription/cancel', CancelBody, changes.cancel);
   postChange('/billing/subscription/resume', TargetBody, changes.resume);
-  postChange('/billing/subscription/pause', TargetBody, async (userId, order, ...by) => {
+  postChange('/billing/subscription/pause', TargetBody, async (ownerId, order, ...by) => {
     if (!allowPause) throw httpErrors.FORBIDDEN({ message: 'Subscriptions cannot be paused here.' });
-    return changes.pause(userId, order, ...by);
+    return changes.pause(ownerId, order, ...by);
   });
 
   /** A route that shows what a change would charge. */

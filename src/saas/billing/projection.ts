@@ -4,16 +4,16 @@ import type { BillingContext, CommitPart } from './context.js';
 import { mayEntitle, NO_SUBSCRIPTION, selectShown } from './entitlement.js';
 import type { HeldChanges, Holding, Holdings } from './holdings.js';
 import type { SubscriptionDocument } from './store.js';
-import { ACCESS_TERMS, type AccessTerms, type BillingUser, type Projection } from './users.js';
+import { ACCESS_TERMS, type AccessTerms, type BillingOwner, type Projection } from './owners.js';
 
 /** Copies the access terms of what users have bought to their records, so that reading a user needs no further query. */
 
 export type Projector = ReturnType<typeof createProjector>;
 
 export function createProjector(
-  { users, plans, commitForUser }: BillingContext,
+  { owners, plans, commitForOwner }: BillingContext,
   { listBought }: Holdings,
-  reportDuplicates: (userId: string, bought: readonly Holding[]) => Promise<CommitPart[]>,
+  reportDuplicates: (ownerId: string, bought: readonly Holding[]) => Promise<CommitPart[]>,
 ) {
   const projectionOf = (bought: Holding[]): Projection => {
     const { status, plan } = selectShown(bought, plans) ?? NO_SUBSCRIPTION;
@@ -24,16 +24,16 @@ export function createProjector(
    * The user's record after a change, for the commit of that change: two changes of a user are made one after the other.
    * @param user as read before what the change was derived from
    */
-  const projecting = async (user: BillingUser, changed?: HeldChanges): Promise<CommitPart[]> => {
+  const projecting = async (user: BillingOwner, changed?: HeldChanges): Promise<CommitPart[]> => {
     const bought = await listBought(user.id, changed);
-    return [users.projecting(user, projectionOf(bought)), ...(await reportDuplicates(user.id, bought))];
+    return [owners.projecting(user, projectionOf(bought)), ...(await reportDuplicates(user.id, bought))];
   };
 
   return {
     projecting,
 
     /** Writes the record again, for example after a change of the options. */
-    project: (userId: string) => commitForUser(userId, (user) => projecting(user)),
+    project: (ownerId: string) => commitForOwner(ownerId, (user) => projecting(user)),
   };
 }
 

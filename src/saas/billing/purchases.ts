@@ -9,7 +9,7 @@ import { isReturned, type PaymentDocument, type Payments } from './store.js';
 export interface PurchaseDocument {
   /** The ID of the checkout session. */
   id: string;
-  userId: string;
+  ownerId: string;
   /** `pending`: the payment method confirms later. */
   status: 'pending' | 'paid' | 'failed';
   /** Empty until the items are known. */
@@ -41,7 +41,7 @@ export type Purchases = Collection<PurchaseDocument>;
 
 export function purchaseCollection(store: Store): Purchases {
   return store.collection<PurchaseDocument>('purchases', {
-    indexes: [['userId', 'at'], ['recheckAt']],
+    indexes: [['ownerId', 'at'], ['recheckAt']],
     numbers: ['at', 'recheckAt', 'rev'],
   });
 }
@@ -83,15 +83,15 @@ export function createPurchaseList({ purchases, payments }: { purchases: Purchas
 
   return {
     /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
-    async page(userId: string, after: string | undefined, limit?: number): Promise<Page<Purchase>> {
-      const query = { where: { userId }, sort: 'at', desc: true, after, ...(limit && { limit }) } as const;
+    async page(ownerId: string, after: string | undefined, limit?: number): Promise<Page<Purchase>> {
+      const query = { where: { ownerId }, sort: 'at', desc: true, after, ...(limit && { limit }) } as const;
       const { items, next } = await readPage(purchases, query);
       return { items: await Promise.all(items.map(view)), next };
     },
 
     /** Every purchase, for export. */
-    async *all(userId: string) {
-      const pages = pagesOf(purchases, { where: { userId }, sort: 'at', desc: true });
+    async *all(ownerId: string) {
+      const pages = pagesOf(purchases, { where: { ownerId }, sort: 'at', desc: true });
       for await (const views of mapPages(pages, view)) yield await Promise.all(views);
     },
   };

@@ -21,7 +21,7 @@ export interface BillingJobDependencies {
 /** A record that lacks something only the provider knows. */
 interface DueRecord {
   id: string;
-  userId: string;
+  ownerId: string;
   at: number;
   recheckAt?: number;
 }
@@ -69,9 +69,9 @@ export function createBillingJobs(context: BillingContext, deps: BillingJobDepen
   };
 
   /** Syncs one subscription. Returns whether the provider responded. */
-  const syncDue = async ({ id, userId, rev }: SubscriptionDocument): Promise<boolean> => {
+  const syncDue = async ({ id, ownerId, rev }: SubscriptionDocument): Promise<boolean> => {
     try {
-      await sync.syncOne(id, userId);
+      await sync.syncOne(id, ownerId);
       return true;
     } catch (err) {
       log.warn({ err, subscription: id }, 'a subscription could not be reconciled with the payment provider');

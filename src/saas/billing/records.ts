@@ -67,7 +67,7 @@ export type PaymentRecord = Static<typeof PaymentRecord>;
 export const billingRecordSchemas = { subscription: SubscriptionRecord, payment: PaymentRecord };
 
 export function createRecords(
-  { subscriptions, payments, users, dashboardUrl }: BillingContext,
+  { subscriptions, payments, owners, dashboardUrl }: BillingContext,
   links: CustomerLinks,
 ) {
   /** A page of the newest records, which name the address of their user. */
@@ -79,7 +79,7 @@ export function createRecords(
   ): Promise<Page<R & Static<Type.TObject<typeof owned>>>> => {
     const query = { where: whereOf<T>(narrowed), sort, desc: true, after, limit };
     const { items, next } = await readPage(collection, query);
-    const owners = await Promise.all(items.map(({ userId }) => users.find(userId)));
+    const owners = await Promise.all(items.map(({ userId }) => owners.find(userId)));
     const recordOf = (document: T, index: number) => {
       const { id, userId, status } = document;
       return { id, userId, email: owners[index]?.email ?? null, status, ...view(document) };

@@ -110,8 +110,8 @@ export function createResync(
 /** Whether an event may be about a user. A dispute names no customer. */
 function concerning(userId: string, owned: readonly CustomerDocument[]) {
   const ids = new Set(owned.map(({ id }) => id));
-  return ({ customerId, metadataUserId, referenceUserId }: PaymentEvent): boolean =>
-    customerId === undefined || ids.has(customerId) || [metadataUserId, referenceUserId].includes(userId);
+  return ({ customerId, metadataOwnerId, referenceOwnerId }: PaymentEvent): boolean =>
+    customerId === undefined || ids.has(customerId) || [metadataOwnerId, referenceOwnerId].includes(userId);
 }
 
 function customersByUser(customers: readonly CustomerDocument[]): Map<string, string[]> {

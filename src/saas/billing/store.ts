@@ -63,7 +63,7 @@ export const eventMarkCollection = (store: Store): Collection<EventMarkDocument>
 export interface CustomerDocument {
   /** The provider's customer ID. */
   id: string;
-  userId: string;
+  ownerId: string;
   /** When to send the user's address and name to the provider. Absent if it has them. */
   profileDueAt?: number;
   /** Failed attempts since the last change. */
@@ -80,7 +80,7 @@ export const CUSTOMER_COLLECTION = 'customers';
 
 /** The names of the fields in filters. */
 export const CUSTOMER_FIELDS = {
-  indexes: [['userId', 'createdAt'], ['profileDueAt'], ['profileRejectedAt']],
+  indexes: [['ownerId', 'createdAt'], ['profileDueAt'], ['profileRejectedAt']],
   numbers: ['createdAt', 'profileDueAt', 'profileRejectedAt'],
 } satisfies Declaration<CustomerDocument>;
 
@@ -95,7 +95,7 @@ export const countRejectedProfiles = (customers: Pick<Customers, 'count'>): Prom
 export interface CheckoutDocument {
   /** User ID and subject. */
   id: string;
-  userId: string;
+  ownerId: string;
   /** SHA-256 of the order. */
   fingerprint: string;
   /** Identifies the reservation, and is the idempotency key of its session. */
@@ -107,7 +107,7 @@ export interface CheckoutDocument {
 
 export const checkoutCollection = (store: Store): Collection<CheckoutDocument> =>
   store.collection<CheckoutDocument>('checkouts', {
-    indexes: [['userId'], ['expiresAt']],
+    indexes: [['ownerId'], ['expiresAt']],
     fields: ['key', 'sessionId'],
     numbers: ['expiresAt'],
   });
@@ -171,7 +171,7 @@ export interface ItemPrice {
 export interface SubscriptionDocument extends SubscriptionTerms {
   /** The provider's subscription ID. */
   id: string;
-  userId: string;
+  ownerId: string;
   /** When payments began to fail. */
   pastDueSince?: number;
   /** The provider's time up to which the terms are known; 0 if no event had a time. */
@@ -200,7 +200,7 @@ export const SUBSCRIPTION_COLLECTION = 'subscriptions';
 
 /** The names of the fields in filters. */
 export const SUBSCRIPTION_FIELDS = {
-  indexes: [['userId', 'startedAt'], ['status', 'startedAt'], ['startedAt'], ['recheckAt']],
+  indexes: [['ownerId', 'startedAt'], ['status', 'startedAt'], ['startedAt'], ['recheckAt']],
   numbers: ['startedAt', 'recheckAt', 'rev'],
 } satisfies Declaration<SubscriptionDocument>;
 
@@ -211,7 +211,7 @@ export const subscriptionCollection = (store: Store): Subscriptions =>
       name: 'subscription_view',
       columns: {
         id: ['text', 'id'],
-        user_id: ['text', 'userId'],
+        user_id: ['text', 'ownerId'],
         plan: ['text', 'plan'],
         status: ['text', 'status'],
         quantity: ['number', 'quantity'],
@@ -238,14 +238,14 @@ export async function findTestSubscriptions(subscriptions: Pick<Subscriptions, '
 }
 
 /** Every subscription of a user, ended ones included, the newest first. */
-export const listSubscriptions = (subscriptions: Subscriptions, userId: string) =>
-  allOf(subscriptions, { where: { userId }, sort: 'startedAt', desc: true });
+export const listSubscriptions = (subscriptions: Subscriptions, ownerId: string) =>
+  allOf(subscriptions, { where: { ownerId }, sort: 'startedAt', desc: true });
 
 /** An invoice with the result of its collection, or a payment without an invoice, such as that of a single purchase. */
 export interface PaymentDocument {
   /** The ID of the invoice; of a payment without an invoice the ID of its payment intent, else of its charge or session. */
   id: string;
-  userId: string;
+  ownerId: string;
   subscriptionId?: string;
   status: 'paid' | 'failed' | 'voided';
   /** In the currency's smallest unit. */
@@ -302,7 +302,7 @@ export type Payments = Collection<PaymentDocument>;
 
 export const paymentCollection = (store: Store): Payments =>
   store.collection<PaymentDocument>('payments', {
-    indexes: [['userId', 'at'], ['status', 'at'], ['at'], ['paymentIntentId'], ['chargeId'], ['recheckAt']],
+    indexes: [['ownerId', 'at'], ['status', 'at'], ['at'], ['paymentIntentId'], ['chargeId'], ['recheckAt']],
     numbers: ['at', 'recheckAt', 'rev'],
   });
 
@@ -325,7 +325,7 @@ export function writingRevision<T extends { id: string; rev: number }>(
 export interface TrialDocument {
   /** HMAC of the normalized address. */
   id: string;
-  userId?: string;
+  ownerId?: string;
   /** The checkout to which the trial belongs. */
   checkoutId?: string;
   /** Replaced by every write, for optimistic locking. */
@@ -334,7 +334,7 @@ export interface TrialDocument {
 }
 
 export const trialCollections = (store: Store) => ({
-  trials: store.collection<TrialDocument>('trials', { indexes: [['userId']], fields: ['rev'] }),
+  trials: store.collection<TrialDocument>('trials', { indexes: [['ownerId']], fields: ['rev'] }),
   /** A random key of this installation. */
   keys: store.collection<{ id: string; key: string }>('billing_keys'),
 });

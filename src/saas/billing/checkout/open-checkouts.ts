@@ -21,7 +21,7 @@ export interface OpenedCheckout extends PaymentPage {
 }
 
 export interface CheckoutSubject {
-  userId: string;
+  ownerId: string;
   /** Identifies what is bought: `subscription`, `payment:price_…`, … */
   name: string;
   /** Called with the previous session if it was paid. Throws if nothing else may be bought. */
@@ -29,8 +29,8 @@ export interface CheckoutSubject {
 }
 
 /** The ID of the stored checkout. */
-export const checkoutIdOf = ({ userId, name }: Pick<CheckoutSubject, 'userId' | 'name'>): string =>
-  `${userId}:${name}`;
+export const checkoutIdOf = ({ ownerId, name }: Pick<CheckoutSubject, 'ownerId' | 'name'>): string =>
+  `${ownerId}:${name}`;
 
 /** Users get a session only if they have this time left to pay. */
 const MIN_REMAINING_MS = HOUR;
@@ -50,13 +50,13 @@ const MAX_ATTEMPTS = 10;
  * the session. A session whose reservation was replaced never reaches a user.
  */
 export function createOpenCheckouts(context: BillingContext) {
-  const { checkouts, users, tryCommit, requireGateway, clock, random } = context;
+  const { checkouts, owners, tryCommit, requireGateway, clock, random } = context;
   const isUsable = (expiresAt = Number.POSITIVE_INFINITY) => expiresAt > clock.now() + MIN_REMAINING_MS;
 
   /** Reserves the subject for an order; null if another process came first or has stored a session. */
   const reserve = async (
     known: CheckoutDocument | null,
-    subject: Pick<CheckoutDocument, 'id' | 'userId'>,
+    subject: Pick<CheckoutDocument, 'id' | 'ownerId'>,
     fingerprint: string,
   ): Promise<CheckoutDocument | null> => {
     const key = newId('checkout_', clock, random);
@@ -69,7 +69,7 @@ export function createOpenCheckouts(context: BillingContext) {
     const reservation = { ...subject, ...set };
     const isReserved = await tryCommit([
       checkouts.inserting(reservation),
-      users.locking({ id: subject.userId }),
+      owners.locking({ id: subject.ownerId }),
     ]);
     return isReserved ? reservation : null;
   };
@@ -105,7 +105,7 @@ export function createOpenCheckouts(context: BillingContext) {
      */
     async open(subject: CheckoutSubject, checkout: Checkout): Promise<OpenedCheckout> {
       const gateway = requireGateway();
-      const { userId } = subject;
+      const { ownerId } = subject;
       const id = checkoutIdOf(subject);
       const fingerprint = sha256(JSON.stringify(checkout));
       for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
@@ -116,7 +116,7 @@ export function createOpenCheckouts(context: BillingContext) {
           if (page) return { sessionId, ...page };
         }
         const isShared = known !== null && known.sessionId === undefined && known.fingerprint === fingerprint;
-        const reservation = isShared ? known : await reserve(known, { id, userId }, fingerprint);
+        const reservation = isShared ? known : await reserve(known, { id, ownerId }, fingerprint);
         if (!reservation) continue;
         const session = await createSession(gateway, checkout, reservation.key);
         if (!(await record(reservation, session))) {

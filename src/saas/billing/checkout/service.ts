@@ -34,14 +34,14 @@ export interface CheckoutDependencies {
 }
 
 export function createCheckoutService(context: BillingContext, deps: CheckoutDependencies) {
-  const { users, plans, requireGateway, returnUrl, editCheckout } = context;
+  const { owners, plans, requireGateway, returnUrl, editCheckout } = context;
   const { ensureCustomer, holdings, catalog, trials, sync } = deps;
   const openCheckouts = createOpenCheckouts(context);
 
   /** The state at the provider, or the stored one if the provider does not respond. */
   const refresh = async (stored: SubscriptionDocument): Promise<SubscriptionDocument> => {
     try {
-      return (await sync.syncOne(stored.id, stored.userId)).after;
+      return (await sync.syncOne(stored.id, stored.ownerId)).after;
     } catch (error) {
       if (isProviderError(error)) return stored;
       throw error;
@@ -49,11 +49,11 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
   };
 
   /** A user has one subscription of a family at a time: a second one would charge the user twice. */
-  const refuseSecond = async (userId: string, price: string): Promise<void> => {
+  const refuseSecond = async (ownerId: string, price: string): Promise<void> => {
     const family = plans.familyOfPrice(price);
     const excludes = (held: Holding) =>
       isRunning(held) && (held.families.includes(family ?? '') || hasPrice(held, price));
-    for (const held of (await holdings.listBought(userId)).filter(excludes)) {
+    for (const held of (await holdings.listBought(ownerId)).filter(excludes)) {
       // The event of its end may have been lost, for example if the customer was deleted at the provider.
       const { subscription } = held;
       if (subscription && excludes(holdings.ofSubscription(await refresh(subscription))))
@@ -61,24 +61,24 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
     }
   };
 
-  const subjectOf = (userId: string, mode: Checkout['mode'], price: string | undefined): CheckoutSubject => {
-    if (price === undefined) return { userId, name: mode };
-    if (mode === 'payment') return { userId, name: `${mode}:${price}` };
+  const subjectOf = (ownerId: string, mode: Checkout['mode'], price: string | undefined): CheckoutSubject => {
+    if (price === undefined) return { ownerId, name: mode };
+    if (mode === 'payment') return { ownerId, name: `${mode}:${price}` };
     return {
-      userId,
+      ownerId,
       name: `${mode}:${plans.familyOfPrice(price)}`,
       async onPaid(session) {
         // The event of the subscription may not have arrived yet.
         const subscriptionId = idOf(session['subscription']);
-        if (subscriptionId !== undefined) await sync.syncOne(subscriptionId, userId);
-        await refuseSecond(userId, price);
+        if (subscriptionId !== undefined) await sync.syncOne(subscriptionId, ownerId);
+        await refuseSecond(ownerId, price);
       },
     };
   };
 
   /** A concurrent deletion may have expired the open sessions already, so a later one must not be returned. */
-  const refuseIfClosed = async (userId: string): Promise<void> => {
-    if (!(await users.find(userId))?.isOpen) throw httpErrors.UNAUTHENTICATED();
+  const refuseIfClosed = async (ownerId: string): Promise<void> => {
+    if (!(await owners.find(ownerId))?.isOpen) throw httpErrors.UNAUTHENTICATED();
   };
 
   /** The currency of the first price, in which users are likely to pay later. */
@@ -133,7 +133,7 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
     const page = returnUrl();
     const checkout = {
       ...options,
-      userId: user.id,
+      ownerId: user.id,
       mode,
       ...(price && { item: defined({ price, quantity }) }),
       ...(mode === 'setup' && { currency: await setupCurrency() }),
@@ -174,12 +174,12 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
      * The same for code of the operator, which may set the options of the page, too; they take precedence over those of the plan.
      * @throws NOT_FOUND if there is no such user
      */
-    async create(userId: string, order: CheckoutOrder): Promise<OpenedCheckout> {
+    async create(ownerId: string, order: CheckoutOrder): Promise<OpenedCheckout> {
       const problems = problemsOf(CheckoutOrder, order);
       if (problems.length > 0) throw invalidFields(...problems);
-      const user = await users.find(userId);
+      const user = await owners.find(ownerId);
       if (!user) throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
-      return open({ id: userId, email: user.email }, order);
+      return open({ id: ownerId, email: user.email }, order);
     },
   };
 }

@@ -11,7 +11,7 @@ import { listSubscriptions, type TrialDocument } from '../store.js';
 export type Trials = ReturnType<typeof createTrials>;
 
 export function createTrials(context: BillingContext) {
-  const { trials, keys, checkouts, subscriptions, users, commit, gateway, clock, random } = context;
+  const { trials, keys, checkouts, subscriptions, owners, commit, gateway, clock, random } = context;
   const newRev = () => newId('rev_', clock, random);
 
   let loadedKey: string | undefined;
@@ -27,12 +27,12 @@ export function createTrials(context: BillingContext) {
     return createHmac('sha256', loadedKey).update(normalizeAddress(email)).digest('base64url');
   };
 
-  const hadTrial = async (userId: string): Promise<boolean> =>
-    (await listSubscriptions(subscriptions, userId)).some(({ trialEnd }) => trialEnd !== undefined);
+  const hadTrial = async (ownerId: string): Promise<boolean> =>
+    (await listSubscriptions(subscriptions, ownerId)).some(({ trialEnd }) => trialEnd !== undefined);
 
   /** Whether the checkout that has the trial was paid. Another checkout ends its session. */
-  const isUsed = async ({ userId, checkoutId = '' }: TrialDocument, isOwn: boolean): Promise<boolean> => {
-    if (userId !== undefined && (await hadTrial(userId))) return true;
+  const isUsed = async ({ ownerId, checkoutId = '' }: TrialDocument, isOwn: boolean): Promise<boolean> => {
+    if (ownerId !== undefined && (await hadTrial(ownerId))) return true;
     const sessionId = (await checkouts.findOne({ id: checkoutId }))?.sessionId;
     if (sessionId === undefined || !gateway) return false;
     const session = isOwn
@@ -43,13 +43,13 @@ export function createTrials(context: BillingContext) {
 
   const markUsed = async ({ id, rev }: Pick<TrialDocument, 'id' | 'rev'>): Promise<boolean> => {
     const set = { usedAt: clock.now(), rev: newRev() };
-    return (await trials.updateOne({ id, rev }, { set, unset: ['userId', 'checkoutId'] })) !== null;
+    return (await trials.updateOne({ id, rev }, { set, unset: ['ownerId', 'checkoutId'] })) !== null;
   };
 
   return {
     /** Moves the trial to a checkout, and expires the session of the previous one. False if the trial was used. */
-    async claim({ id: userId, email }: { id: string; email: string }, checkoutId: string): Promise<boolean> {
-      if (await hadTrial(userId)) return false;
+    async claim({ id: ownerId, email }: { id: string; email: string }, checkoutId: string): Promise<boolean> {
+      if (await hadTrial(ownerId)) return false;
       const id = await fingerprintOf(email);
       for (;;) {
         const known = await trials.findOne({ id });
@@ -60,11 +60,11 @@ export function createTrials(context: BillingContext) {
           continue;
         }
         if (isOwn) return true;
-        const claimed = { userId, checkoutId, rev: newRev() };
+        const claimed = { ownerId, checkoutId, rev: newRev() };
         const claiming = known
           ? trials.changing({ id, rev: known.rev }, { set: claimed })
           : trials.inserting({ id, ...claimed });
-        const locking = users.locking({ id: userId });
+        const locking = owners.locking({ id: ownerId });
         const outcome = await commit([claiming, locking]).catch(nullIfTaken);
         if (outcome?.committed) return true;
         // The account is being deleted.
@@ -84,14 +84,14 @@ export function createTrials(context: BillingContext) {
     },
 
     /** Before an account is deleted: of a trial that was used, the fingerprint of the address remains. */
-    async settle(userId: string) {
+    async settle(ownerId: string) {
       for (;;) {
-        const known = await trials.findOne({ userId });
+        const known = await trials.findOne({ ownerId });
         if (!known) break;
         if (await isUsed(known, true)) await markUsed(known);
         else await trials.deleteOne({ id: known.id, rev: known.rev });
       }
-      const user = (await hadTrial(userId)) ? await users.find(userId) : null;
+      const user = (await hadTrial(ownerId)) ? await owners.find(ownerId) : null;
       if (!user) return;
       // The address may have changed since, or the trial may have begun without a checkout of this server.
       const id = await fingerprintOf(user.email);
@@ -99,8 +99,8 @@ export function createTrials(context: BillingContext) {
     },
 
     /** Deletes what names the user. */
-    async forget(userId: string) {
-      await trials.deleteMany({ userId });
+    async forget(ownerId: string) {
+      await trials.deleteMany({ ownerId });
     },
   };
 }

@@ -14,23 +14,23 @@ export type CustomerLinks = ReturnType<typeof createCustomerLinks>;
 export function createCustomerLinks({
   customers,
   subscriptions,
-  commitForUser,
-  users,
+  commitForOwner,
+  owners,
   clock,
 }: BillingContext) {
   /** The user of a customer. */
   const findUser = async (id: string): Promise<string | null> =>
-    (await customers.findOne({ id }))?.userId ?? null;
+    (await customers.findOne({ id }))?.ownerId ?? null;
 
   /** The write that links a customer to a user, for a commit that locks the user. Undefined if the customer belongs to a user already. */
-  const linking = async (userId: string, id: string): Promise<Write | undefined> =>
-    (await findUser(id)) === null ? customers.inserting({ id, userId, createdAt: clock.now() }) : undefined;
+  const linking = async (ownerId: string, id: string): Promise<Write | undefined> =>
+    (await findUser(id)) === null ? customers.inserting({ id, ownerId, createdAt: clock.now() }) : undefined;
 
   /** The customers of a user: those with a running subscription first, then the earliest. */
-  const all = async (userId: string): Promise<CustomerDocument[]> => {
-    const found = await allOf(customers, { where: { userId }, sort: 'createdAt' });
+  const all = async (ownerId: string): Promise<CustomerDocument[]> => {
+    const found = await allOf(customers, { where: { ownerId }, sort: 'createdAt' });
     if (found.length < 2) return found;
-    const held = await listSubscriptions(subscriptions, userId);
+    const held = await listSubscriptions(subscriptions, ownerId);
     const isRunning = ({ id }: CustomerDocument) =>
       held.some(({ customerId, status }) => customerId === id && !isTerminal(status));
     return [...found.filter(isRunning), ...found.filter((one) => !isRunning(one))];
@@ -42,14 +42,14 @@ export function createCustomerLinks({
     all,
 
     /** Does nothing if the customer belongs to a user already, or if the user is being deleted. */
-    link: (userId: string, customerId: string): Promise<void> =>
-      commitForUser(userId, async (user) => {
-        const link = await linking(userId, customerId);
-        return link ? [link, users.locking(user)] : null;
+    link: (ownerId: string, customerId: string): Promise<void> =>
+      commitForOwner(ownerId, async (user) => {
+        const link = await linking(ownerId, customerId);
+        return link ? [link, owners.locking(user)] : null;
       }),
 
     /** The IDs of `all`. The first one is used for what the user buys next. */
-    list: async (userId: string): Promise<string[]> => (await all(userId)).map(({ id }) => id),
+    list: async (ownerId: string): Promise<string[]> => (await all(ownerId)).map(({ id }) => id),
   };
 }
 
@@ -59,33 +59,33 @@ export function createCustomerLinks({
 export type EnsureCustomer = ReturnType<typeof createEnsureCustomer>;
 
 export function createEnsureCustomer(
-  { customers, users, tryCommit, clock }: BillingContext,
+  { customers, owners, tryCommit, clock }: BillingContext,
   links: CustomerLinks,
   replayUnmatched: (about: string) => Promise<void>,
 ) {
   /** @param missing a customer that the provider no longer has, to be replaced */
-  return async ({ id: userId }: Pick<User, 'id'>, gateway: Gateway, missing = ''): Promise<string> => {
-    if (missing !== '') await customers.deleteOne({ id: missing, userId });
+  return async ({ id: ownerId }: Pick<User, 'id'>, gateway: Gateway, missing = ''): Promise<string> => {
+    if (missing !== '') await customers.deleteOne({ id: missing, ownerId });
     for (;;) {
-      const before = await users.find(userId);
+      const before = await owners.find(ownerId);
       if (!before || before.isBeingDeleted) throw unusable('The account was deleted meanwhile.');
-      const [existing] = await links.list(userId);
+      const [existing] = await links.list(ownerId);
       if (existing !== undefined) return existing;
       const { email, name } = before;
       // The profile is part of the key, because the provider rejects a repeated key with different parameters.
-      const key = `customer-${userId}-${sha256(email + name + missing).slice(0, 16)}`;
-      const { id } = await gateway.createCustomer({ email, name, userId }, key);
-      const created = customers.inserting({ id, userId, createdAt: clock.now() });
-      if (await tryCommit([created, users.locking(before)])) {
+      const key = `customer-${ownerId}-${sha256(email + name + missing).slice(0, 16)}`;
+      const { id } = await gateway.createCustomer({ email, name, ownerId }, key);
+      const created = customers.inserting({ id, ownerId, createdAt: clock.now() });
+      if (await tryCommit([created, owners.locking(before)])) {
         // A change during the call was made before the user had a customer.
-        const after = await users.find(userId);
+        const after = await owners.find(ownerId);
         if (after?.email !== email || after.name !== name)
           await customers.updateOne({ id }, profileChange(clock.now()));
         await replayUnmatched(id);
         return id;
       }
       const owner = await links.findUser(id);
-      if (owner !== null && owner !== userId) throw unusable('The customer belongs to another user.');
+      if (owner !== null && owner !== ownerId) throw unusable('The customer belongs to another user.');
     }
   };
 }

@@ -3,7 +3,7 @@ import { billingErrors, isCustomerMissing, isProviderError } from '../errors.js'
 import type { Gateway } from '../provider/gateway.js';
 import { asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { SubscriptionSync } from '../subscription/sync.js';
-import type { BillingUser } from '../users.js';
+import type { BillingOwner } from '../owners.js';
 import type { CustomerLinks } from './customers.js';
 
 /** Links customers that existed at the provider before this product to users, with their subscriptions. */
@@ -55,14 +55,14 @@ export type CustomerImportReport = Record<CustomerResult['outcome'], number> & {
   interrupted: boolean;
 };
 
-type Found = { user: BillingUser; by: NonNullable<CustomerResult['by']> } | { reason: string };
+type Found = { user: BillingOwner; by: NonNullable<CustomerResult['by']> } | { reason: string };
 
 export function createCustomerImport(
-  { users, commitForUser, gateway, audit }: BillingContext,
+  { owners, commitForOwner, gateway, audit }: BillingContext,
   { links, sync }: { links: CustomerLinks; sync: SubscriptionSync | undefined },
 ) {
   const findClaimed = async ({ userId, email = '' }: CustomerClaim): Promise<Found> => {
-    const user = userId === undefined ? await users.findByEmail(email) : await users.find(userId);
+    const user = userId === undefined ? await owners.findByEmail(email) : await owners.find(userId);
     return user ? { user, by: 'claim' } : { reason: `there is no user ${userId ?? email}` };
   };
 
@@ -72,10 +72,10 @@ export function createCustomerImport(
     { metadataKey = 'userId', byEmail }: CustomerImportOptions,
   ): Promise<Found> => {
     const named = asText(asObject(customer['metadata'])[metadataKey]);
-    const byMetadata = named === undefined ? null : await users.find(named);
+    const byMetadata = named === undefined ? null : await owners.find(named);
     if (byMetadata) return { user: byMetadata, by: 'metadata' };
     const email = asText(customer['email']);
-    const user = byEmail && email !== undefined ? await users.findByEmail(email) : null;
+    const user = byEmail && email !== undefined ? await owners.findByEmail(email) : null;
     if (user?.emailVerified) return { user, by: 'email' };
     if (user) return { reason: `the user ${user.id} has not confirmed the address` };
     return { reason: named === undefined ? 'nothing names a user' : `there is no user ${named}` };
@@ -93,7 +93,7 @@ export function createCustomerImport(
   /** The subscriptions are stored first, so that a customer that is linked is complete. */
   const link = async (customerId: string, userId: string): Promise<{ subscriptions: number }> => {
     const synced = (await sync?.syncCustomers([customerId], userId)) ?? [];
-    await commitForUser(userId, async (user) => {
+    await commitForOwner(userId, async (user) => {
       const write = await links.linking(userId, customerId);
       const record = audit.entry({
         event: 'customer.linked',
@@ -101,7 +101,7 @@ export function createCustomerImport(
         ip: 'local',
         detail: customerId,
       });
-      return write ? [write, users.locking(user), record] : null;
+      return write ? [write, owners.locking(user), record] : null;
     });
     return { subscriptions: synced.length };
   };
@@ -151,7 +151,7 @@ export function createCustomerImport(
       for (const [userId, customerIds] of signal?.aborted ? [] : byAddress) {
         const [customerId = '', ...others] = customerIds;
         const hasCustomer = linkedNow.has(userId) || (await links.list(userId)).length > 0;
-        const user = await users.find(userId);
+        const user = await owners.find(userId);
         if (others.length === 0 && !hasCustomer && user) {
           await apply(customerId, { user, by: 'email' });
           continue;

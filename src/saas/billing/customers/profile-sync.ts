@@ -20,14 +20,14 @@ const MAX_FAILURES_PER_RUN = 3;
  * Sends new addresses and names of users to their customers at the provider. Each change marks the user in the same
  * write, and the mark moves to the customer before it is removed: a crash at any point repeats a step and loses nothing.
  */
-export function createProfileSync({ customers, users, clock, log }: BillingContext, gateway: Gateway): Job {
+export function createProfileSync({ customers, owners, clock, log }: BillingContext, gateway: Gateway): Job {
   /** Marks the customers of changed users. Most users have none. */
   const collectChanges = async (signal: AbortSignal): Promise<void> => {
     for (let isMore = true; isMore && !signal.aborted; ) {
-      const changes = await users.profileChanges.list(PAGE_SIZE);
-      for (const { userId, changedAt } of changes) {
-        await customers.updateMany({ userId }, profileChange(clock.now()));
-        await users.profileChanges.acknowledge(userId, changedAt);
+      const changes = await owners.profileChanges.list(PAGE_SIZE);
+      for (const { ownerId, changedAt } of changes) {
+        await customers.updateMany({ ownerId }, profileChange(clock.now()));
+        await owners.profileChanges.acknowledge(ownerId, changedAt);
       }
       isMore = changes.length === PAGE_SIZE;
     }
@@ -43,7 +43,7 @@ export function createProfileSync({ customers, users, clock, log }: BillingConte
 
   /** Stops until the next change: the provider would reject the same values again. */
   const reject = async (
-    { id, userId, profileDueAt = 0 }: CustomerDocument,
+    { id, ownerId, profileDueAt = 0 }: CustomerDocument,
     reason: string,
   ): Promise<void> => {
     const rejected = await customers.updateOne(
@@ -55,15 +55,15 @@ export function createProfileSync({ customers, users, clock, log }: BillingConte
     );
     if (rejected)
       log.warn(
-        { userId, customer: id, reason },
+        { ownerId, customer: id, reason },
         'the payment provider rejects the address or the name of a customer',
       );
   };
 
   /** Sends the current values. False if the provider failed. */
   const push = async (customer: CustomerDocument): Promise<boolean> => {
-    const { id, userId, profileDueAt = 0 } = customer;
-    const sent = await users.find(userId);
+    const { id, ownerId, profileDueAt = 0 } = customer;
+    const sent = await owners.find(ownerId);
     try {
       const { rejection } = sent
         ? await gateway.updateCustomer(id, { email: sent.email, name: sent.name })
@@ -74,12 +74,12 @@ export function createProfileSync({ customers, users, clock, log }: BillingConte
       }
     } catch (err) {
       if (!isProviderError(err)) throw err;
-      log.warn({ err, userId, customer: id }, 'a customer could not be updated at the payment provider');
+      log.warn({ err, ownerId, customer: id }, 'a customer could not be updated at the payment provider');
       await postpone(customer);
       return false;
     }
     // A run of another process whose lease has expired may have sent older values at the same time.
-    const now = await users.find(userId);
+    const now = await owners.find(ownerId);
     if (now?.email === sent?.email && now?.name === sent?.name) {
       await customers.updateOne({ id, profileDueAt }, { unset: ['profileDueAt', 'profileAttempts'] });
     }

@@ -43,7 +43,7 @@ export function createChargeRecorder(
   context: BillingContext,
   { recorder, projector }: { recorder: PaymentRecorder; projector: Projector },
 ) {
-  const { payments, event: eventOf, commitForUser, gateway, clock, log } = context;
+  const { payments, event: eventOf, commitForOwner, gateway, clock, log } = context;
 
   /** The payment that a refund or a dispute is about, as far as it is stored. */
   const findPayment = async ({ invoiceId, paymentIntentId, chargeId }: ChargeReference) => {
@@ -96,7 +96,7 @@ export function createChargeRecorder(
     /** Null if the event states no refund and no dispute. */
     async record(
       event: PaymentEvent,
-      userId: string,
+      ownerId: string,
       located: LocatedCharge,
       at: number,
     ): Promise<RecordedPayment | null> {
@@ -116,18 +116,18 @@ export function createChargeRecorder(
         return fields && { ...added, ...fields };
       };
       const { name } = fact;
-      const { payment, isFirst, write } = recorder.record(stored, { id, userId }, event.id, { name, merge });
+      const { payment, isFirst, write } = recorder.record(stored, { id, ownerId }, event.id, { name, merge });
       const notification = isFirst ? await chargeEvent(eventOf, event, payment, at) : undefined;
       // A full refund or a lost dispute ends the access that a purchase gives.
       return { parts: [write, notification], isFirst, held: { payment } };
     },
 
     /** Asks the provider again which invoice a charge belongs to. */
-    async attribute({ id, userId, chargeId }: PaymentDocument): Promise<'done' | 'missing' | 'unanswered'> {
+    async attribute({ id, ownerId, chargeId }: PaymentDocument): Promise<'done' | 'missing' | 'unanswered'> {
       const fetched = await fetchCharge(chargeId ?? id);
       if (typeof fetched === 'string') return fetched;
       const { invoiceId = id, paymentIntentId } = fetched;
-      await commitForUser(userId, async (user) => {
+      await commitForOwner(ownerId, async (user) => {
         const payment = await payments.findOne({ id });
         if (!payment) return null;
         const ids = chargeIdsOf({ id: invoiceId, paymentIntentId, chargeId: payment.chargeId });
@@ -202,8 +202,8 @@ function chargeEvent(
   payment: PaymentDocument,
   at: number,
 ): Promise<Effect> {
-  const { id: paymentId, userId, subscriptionId, amount, currency, refundedAmount = 0 } = payment;
-  const about = { userId, paymentId, ...defined({ subscriptionId, amount, currency }) };
+  const { id: paymentId, ownerId, subscriptionId, amount, currency, refundedAmount = 0 } = payment;
+  const about = { ownerId, paymentId, ...defined({ subscriptionId, amount, currency }) };
   const notification = { id: event.id, at: toTimestamp(at), ...about };
   if (event.type === 'charge.refunded' || isRefundFailure(event)) {
     const isFullRefund = isFullyRefunded(payment);

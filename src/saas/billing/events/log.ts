@@ -37,7 +37,7 @@ export const EventRecord = Type.Object({
 export type EventRecord = Static<typeof EventRecord>;
 
 export function createEventLog(
-  { paymentEvents, users, gateway, dashboardUrl, audit }: BillingContext,
+  { paymentEvents, owners, gateway, dashboardUrl, audit }: BillingContext,
   { leases, processor }: { leases: EventLeases; processor: EventProcessor },
 ) {
   const read = async (id: string): Promise<PaymentEventDocument> => {
@@ -112,14 +112,14 @@ export function createEventLog(
      * user as well.
      * @throws NOT_FOUND, EVENT_ALREADY_MATCHED, EVENT_IN_PROGRESS
      */
-    async assign(id: string, userId: string, by: Operator): Promise<EventOutcome> {
+    async assign(id: string, ownerId: string, by: Operator): Promise<EventOutcome> {
       const document = await read(id);
       if (document.outcome !== 'unmatched') throw billingErrors.EVENT_ALREADY_MATCHED();
-      if (!(await users.find(userId))) throw httpErrors.NOT_FOUND({ message: 'There is no such user.' });
+      if (!(await owners.find(ownerId))) throw httpErrors.NOT_FOUND({ message: 'There is no such user.' });
       const before = document.outcome;
       const outcome = await process(document, {
-        assignedTo: userId,
-        record: (after) => record('webhook.assigned', by, { id, userId, before, after }),
+        assignedTo: ownerId,
+        record: (after) => record('webhook.assigned', by, { id, ownerId, before, after }),
       });
       if (document.about !== undefined) await processor.replayUnmatched(document.about);
       return outcome;

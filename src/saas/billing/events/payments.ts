@@ -16,7 +16,7 @@ import { type InvoiceDetails, type PaymentEvent, readInvoice } from './provider-
 export type PaymentRecorder = ReturnType<typeof createPaymentRecorder>;
 
 export type PaymentFields = {
-  [K in Exclude<keyof PaymentDocument, 'id' | 'userId' | 'reportedBy' | 'rev'>]?:
+  [K in Exclude<keyof PaymentDocument, 'id' | 'ownerId' | 'reportedBy' | 'rev'>]?:
     | PaymentDocument[K]
     | undefined;
 };
@@ -41,7 +41,7 @@ export interface RecordedPayment {
 export function createPaymentRecorder({ payments, event: eventOf, clock }: BillingContext) {
   const withFact = (
     stored: PaymentDocument | null,
-    { id, userId }: Pick<PaymentDocument, 'id' | 'userId'>,
+    { id, ownerId }: Pick<PaymentDocument, 'id' | 'ownerId'>,
     eventId: string,
     fact: PaymentFact,
   ): { payment: PaymentDocument; isFirst: boolean } => {
@@ -50,16 +50,16 @@ export function createPaymentRecorder({ payments, event: eventOf, clock }: Billi
     const isFirst = stored?.reportedBy[fact.name] === undefined;
     const reportedBy = { ...stored?.reportedBy, ...(isFirst && { [fact.name]: eventId }) };
     const written = { reportedBy, rev: (stored?.rev ?? 0) + 1 };
-    const base = stored ?? { id, userId, status: 'paid' as const, at: clock.now(), ...written };
+    const base = stored ?? { id, ownerId, status: 'paid' as const, at: clock.now(), ...written };
     return { payment: { ...base, ...defined({ ...fields, ...written }) }, isFirst };
   };
 
   /** The refunds and disputes of an invoice that were recorded before it was known. */
-  const straysOf = async (invoice: InvoiceDetails, userId: string): Promise<PaymentDocument[]> => {
+  const straysOf = async (invoice: InvoiceDetails, ownerId: string): Promise<PaymentDocument[]> => {
     const strays: PaymentDocument[] = [];
     for (const id of [invoice.paymentIntentId, invoice.chargeId]) {
       const stray = id === undefined || id === invoice.id ? null : await payments.findOne({ id });
-      if (stray?.userId === userId) strays.push(stray);
+      if (stray?.ownerId === ownerId) strays.push(stray);
     }
     return strays;
   };
@@ -70,7 +70,7 @@ export function createPaymentRecorder({ payments, event: eventOf, clock }: Billi
     /** A payment with a fact, and the write of it. */
     record(
       stored: PaymentDocument | null,
-      key: Pick<PaymentDocument, 'id' | 'userId'>,
+      key: Pick<PaymentDocument, 'id' | 'ownerId'>,
       eventId: string,
       fact: PaymentFact,
     ) {
@@ -85,27 +85,27 @@ export function createPaymentRecorder({ payments, event: eventOf, clock }: Billi
       chargeIds: PaymentFields,
     ): Promise<{ payment: PaymentDocument; parts: CommitPart[] } | null> {
       const stored = await payments.findOne({ id: invoiceId });
-      if (stored && stored.userId !== stray.userId) return null;
+      if (stored && stored.ownerId !== stray.ownerId) return null;
       const { recheckAt: _, ...rest } = stray;
       const payment = absorb(stored ?? { ...rest, id: invoiceId, rev: 0 }, stray, chargeIds);
       return { payment, parts: [writingRevision(payments, stored, payment), deleting(stray)] };
     },
 
     /** Null if the event states no payment. */
-    async recordInvoice(event: PaymentEvent, userId: string, at: number): Promise<RecordedPayment | null> {
+    async recordInvoice(event: PaymentEvent, ownerId: string, at: number): Promise<RecordedPayment | null> {
       const invoice = readInvoice(event);
       const fact = INVOICE_FACTS[event.type]?.(invoice, at);
       // An invoice with amount 0, such as that of a trial, is no payment.
       if (!fact || (invoice.amount === 0 && event.type !== 'invoice.payment_failed')) return null;
       const stored = await payments.findOne({ id: invoice.id });
-      const { payment: paid, isFirst } = withFact(stored, { id: invoice.id, userId }, event.id, fact);
-      const strays = await straysOf(invoice, paid.userId);
+      const { payment: paid, isFirst } = withFact(stored, { id: invoice.id, ownerId }, event.id, fact);
+      const strays = await straysOf(invoice, paid.ownerId);
       const payment = strays.reduce((merged, stray) => absorb(merged, stray, chargeIdsOf(invoice)), paid);
       return {
         parts: [
           writingRevision(payments, stored, { ...payment, rev: (stored?.rev ?? 0) + 1 }),
           ...strays.map(deleting),
-          isFirst ? await invoiceEvent(eventOf, event, { userId, invoice, at }) : undefined,
+          isFirst ? await invoiceEvent(eventOf, event, { ownerId, invoice, at }) : undefined,
         ],
         isFirst,
         // What was moved can end the access that a purchase gives.
@@ -115,12 +115,12 @@ export function createPaymentRecorder({ payments, event: eventOf, clock }: Billi
 
     /** The payment of a one-time purchase; null if nothing was paid. */
     async recordPurchase(
-      { paymentId: id, userId, amount, currency, at }: PurchaseDocument,
+      { paymentId: id, ownerId, amount, currency, at }: PurchaseDocument,
       eventId: string,
     ): Promise<{ payment: PaymentDocument; write: CommitPart } | null> {
       if (amount === 0) return null;
       const stored = await payments.findOne({ id });
-      const { payment } = withFact(stored, { id, userId }, eventId, {
+      const { payment } = withFact(stored, { id, ownerId }, eventId, {
         name: 'purchased',
         // The event of an invoice, if there is one, describes the payment as well.
         merge: (known) => (known && !isStub(known) ? {} : { status: 'paid', at, amount, currency }),
@@ -233,13 +233,13 @@ export const isOutweighed = ({ closedAt = 0 }: Dispute, known: Dispute | undefin
 function invoiceEvent(
   eventOf: EventOf<BillingEvents>,
   { id, type }: PaymentEvent,
-  { userId, invoice, at }: { userId: string; invoice: InvoiceDetails; at: number },
+  { ownerId, invoice, at }: { ownerId: string; invoice: InvoiceDetails; at: number },
 ): Promise<Effect> {
   const { id: invoiceId, subscriptionId, amount, currency, attempt, isLastAttempt } = invoice;
   const notification = {
     id,
     at: toTimestamp(at),
-    userId,
+    ownerId,
     invoiceId,
     ...defined({ subscriptionId, amount, currency }),
   };

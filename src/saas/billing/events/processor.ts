@@ -63,7 +63,7 @@ const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: false,
 const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false, parts: [] };
 
 export function createEventProcessor(context: BillingContext, deps: EventProcessorDependencies) {
-  const { paymentEvents, subscriptions, payments, users, commit, clock } = context;
+  const { paymentEvents, subscriptions, payments, owners, commit, clock } = context;
   const { leases, recorder, charges, purchaseRecorder, subscriptionEvents, projector, links } = deps;
   const findOwner = createOwnerLookup(context, { links, charges });
   const mails = createBillingMails(context);
@@ -76,7 +76,7 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
     if (event.livemode === false && (await ownsLiveData(owner))) return { outcome: 'ignored', parts: [] };
 
     const isPayment = isInvoice(event) || isCharge(event) || isSession(event);
-    const find = () => users.find(owner.userId);
+    const find = () => owners.find(owner.ownerId);
     // Read before the payments: by the revision, two events about one payment are committed one after the other.
     let user = isPayment || !owner.subscription ? await find() : undefined;
     const applied = await applyToSubscription(event, owner);
@@ -95,7 +95,7 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
       ? []
       : isProjected
         ? await projector.projecting(user, held)
-        : [isLocked ? users.locking(user) : undefined];
+        : [isLocked ? owners.locking(user) : undefined];
     const subject = subscription ?? owner.subscription ?? recorded?.held?.purchase;
     const queued = contents.map((content) => user && mails.mail(content, event, user, subject));
     return {
@@ -109,9 +109,9 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
    * Whether the subscription is a live one, or the user has one. Events of the provider's test mode have no effect then: anyone with
    * access to the test mode can create them without a payment, for any user.
    */
-  const ownsLiveData = async ({ userId, subscription }: EventOwner): Promise<boolean> =>
+  const ownsLiveData = async ({ ownerId, subscription }: EventOwner): Promise<boolean> =>
     subscription?.livemode ??
-    (await listSubscriptions(subscriptions, userId)).some(({ livemode }) => livemode === true);
+    (await listSubscriptions(subscriptions, ownerId)).some(({ livemode }) => livemode === true);
 
   const applyToSubscription = async (event: PaymentEvent, owner: EventOwner): Promise<AppliedEvent> => {
     const { subscriptionId } = event;
@@ -129,11 +129,11 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
 
   const recordPayment = async (
     event: PaymentEvent,
-    { userId, charge }: EventOwner,
+    { ownerId, charge }: EventOwner,
   ): Promise<RecordedPayment | null> => {
     const { id: eventId, type, object, beforeCall, created: at = clock.now() } = event;
-    if (isSession(event)) return purchaseRecorder.record(object, { userId, eventId, type, at, beforeCall });
-    return charge ? charges.record(event, userId, charge, at) : recorder.recordInvoice(event, userId, at);
+    if (isSession(event)) return purchaseRecorder.record(object, { ownerId, eventId, type, at, beforeCall });
+    return charge ? charges.record(event, ownerId, charge, at) : recorder.recordInvoice(event, ownerId, at);
   };
 
   /** Commits an event with what it leads to. False if a concurrent write came first. @throws EventTaken */
@@ -236,27 +236,27 @@ interface EventOwner extends SubscriptionOwner {
  * metadata, else by the reference of a checkout session, which the buyer may have chosen. Never by the e-mail address, because anyone can enter any address at the provider.
  */
 function createOwnerLookup(
-  { subscriptions, users }: BillingContext,
+  { subscriptions, owners }: BillingContext,
   { links, charges }: { links: CustomerLinks; charges: ChargeRecorder },
 ) {
   const findOwner = async (event: PaymentEvent, assignedTo?: string): Promise<EventOwner | null> => {
-    const { subscriptionId, customerId, metadataUserId, referenceUserId } = event;
+    const { subscriptionId, customerId, metadataOwnerId, referenceOwnerId } = event;
     const subscription = subscriptionId && (await subscriptions.findOne({ id: subscriptionId }));
-    if (subscription) return { userId: subscription.userId, subscription };
+    if (subscription) return { ownerId: subscription.ownerId, subscription };
     const linked = customerId === undefined ? null : await links.findUser(customerId);
-    if (linked !== null) return { userId: linked };
-    const named = metadataUserId ?? referenceUserId;
-    const userId = named !== undefined && (await users.find(named)) ? named : assignedTo;
-    if (userId === undefined) return null;
-    const link = customerId === undefined ? undefined : await links.linking(userId, customerId);
-    return { userId, ...(link && { link }) };
+    if (linked !== null) return { ownerId: linked };
+    const named = metadataOwnerId ?? referenceOwnerId;
+    const ownerId = named !== undefined && (await owners.find(named)) ? named : assignedTo;
+    if (ownerId === undefined) return null;
+    const link = customerId === undefined ? undefined : await links.linking(ownerId, customerId);
+    return { ownerId, ...(link && { link }) };
   };
 
   /** By the payment; else by the customer, whom only the provider knows if the event is about a dispute. */
   const findChargeOwner = async (event: PaymentEvent, assignedTo?: string): Promise<EventOwner | null> => {
     const charge = { ...readChargeReference(event), isUnattributed: false };
     const payment = await charges.findPayment(charge);
-    if (payment) return { userId: payment.userId, charge };
+    if (payment) return { ownerId: payment.ownerId, charge };
     const known = event.customerId === undefined ? null : await findOwner(event, assignedTo);
     if (!known && event.customerId !== undefined) return null;
     const located = await charges.lookUp(event);

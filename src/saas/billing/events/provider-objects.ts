@@ -21,9 +21,9 @@ export interface PaymentEvent {
   customerId?: string;
   subscriptionId?: string;
   /** The user's ID in the metadata, which only the seller writes: as checkout does on a subscription. */
-  metadataUserId?: string;
+  metadataOwnerId?: string;
   /** The `client_reference_id` of a checkout session, which the buyer chooses in the address of a Payment Link. */
-  referenceUserId?: string;
+  referenceOwnerId?: string;
   /** Called before the provider is asked about it. */
   beforeCall?(): Promise<void>;
 }
@@ -119,8 +119,8 @@ function referencesOf({ type, objectId, object }: { type: string; objectId: stri
   return {
     customerId: isCustomer({ type }) ? objectId : idOf(object['customer']),
     subscriptionId: type.startsWith('customer.subscription.') ? objectId : subscriptionOf(object),
-    metadataUserId: details.flatMap(({ metadata }) => asText(asObject(metadata)['userId']) ?? [])[0],
-    referenceUserId: isSession({ type }) ? asText(object['client_reference_id']) : undefined,
+    metadataOwnerId: details.flatMap(({ metadata }) => asText(asObject(metadata)['userId']) ?? [])[0],
+    referenceOwnerId: isSession({ type }) ? asText(object['client_reference_id']) : undefined,
   };
 }
 

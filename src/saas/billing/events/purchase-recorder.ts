@@ -18,7 +18,7 @@ export type PurchaseRecorder = ReturnType<typeof createPurchaseRecorder>;
 type Items = Pick<PurchaseDocument, 'items' | 'plan'>;
 
 export interface SessionSource {
-  userId: string;
+  ownerId: string;
   eventId: string;
   type?: string;
   at: number;
@@ -29,7 +29,7 @@ export interface SessionSource {
 const PROGRESS: Record<PurchaseDocument['status'], number> = { pending: 0, failed: 1, paid: 2 };
 
 export function createPurchaseRecorder(
-  { purchases, plans, event, commitForUser, gateway, clock, log }: BillingContext,
+  { purchases, plans, event, commitForOwner, gateway, clock, log }: BillingContext,
   { recorder, projector, quotas }: { recorder: PaymentRecorder; projector: Projector; quotas: Quotas },
 ) {
   /** The items of a session, which its events do not contain. */
@@ -99,11 +99,11 @@ export function createPurchaseRecorder(
   };
 
   /** The credits of a paid purchase. */
-  const crediting = ({ id, userId, plan, items }: PurchaseDocument) => {
+  const crediting = ({ id, ownerId, plan, items }: PurchaseDocument) => {
     const { credits = {} } = plans.configOf(plan) ?? {};
     const count = items[0]?.quantity ?? 1;
     const bought = Object.entries(credits).map(([name, quantity]) => [name, quantity * count]);
-    return quotas.crediting(userId, Object.fromEntries(bought), id);
+    return quotas.crediting(ownerId, Object.fromEntries(bought), id);
   };
 
   return {
@@ -115,7 +115,7 @@ export function createPurchaseRecorder(
      */
     async record(
       session: Json,
-      { userId, eventId, type, at, beforeCall }: SessionSource,
+      { ownerId, eventId, type, at, beforeCall }: SessionSource,
     ): Promise<RecordedPayment | null> {
       const isSubscription = session['mode'] === 'subscription';
       if (session['mode'] !== 'payment' && !(isSubscription && plans.hasPurchases)) return null;
@@ -130,7 +130,7 @@ export function createPurchaseRecorder(
         ...kept,
         ...details,
         ...(beside ?? (await itemsOf(session, stored, beforeCall))),
-        userId: stored?.userId ?? userId,
+        ownerId: stored?.ownerId ?? ownerId,
         status: isOlder ? stored.status : details.status,
         at: isOlder ? stored.at : isSame ? Math.min(stored.at, at) : at,
         rev: kept.rev + 1,
@@ -152,10 +152,10 @@ export function createPurchaseRecorder(
     },
 
     /** Fetches the items of a purchase again. */
-    async fetchItems({ id, userId }: PurchaseDocument): Promise<'done' | 'missing' | 'unanswered'> {
+    async fetchItems({ id, ownerId }: PurchaseDocument): Promise<'done' | 'missing' | 'unanswered'> {
       const fetched = await fetch(id);
       if (typeof fetched === 'string') return fetched;
-      await commitForUser(userId, async (user) => {
+      await commitForOwner(ownerId, async (user) => {
         const stored = await purchases.findOne({ id });
         if (!stored) return null;
         const { recheckAt: _, ...rest } = stored;
@@ -190,11 +190,11 @@ function readSession(session: Json, type: string | undefined) {
 
 const purchaseNotification = (
   eventId: string,
-  { id: purchaseId, userId, plan, items, amount, currency, at }: PurchaseDocument,
+  { id: purchaseId, ownerId, plan, items, amount, currency, at }: PurchaseDocument,
 ): BillingEvents['purchase.completed'] => ({
   id: eventId,
   at: toTimestamp(at),
-  userId,
+  ownerId,
   purchaseId,
   plan,
   items,

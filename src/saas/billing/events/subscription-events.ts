@@ -27,7 +27,7 @@ export interface AppliedEvent {
 }
 
 export interface SubscriptionOwner {
-  userId: string;
+  ownerId: string;
   /** The stored subscription that the event is about. */
   subscription?: SubscriptionDocument;
 }
@@ -132,7 +132,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
     async prepare(
       event: PaymentEvent,
       id: string,
-      { userId, subscription: known }: SubscriptionOwner,
+      { ownerId, subscription: known }: SubscriptionOwner,
     ): Promise<AppliedEvent> {
       const stored = known ?? null;
       const read = isInvoice(event) ? updateFromInvoice : updateFromSubscription;
@@ -141,7 +141,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
         const parts = update === 'deferred' && stored ? [writer.requestingReconcile(stored)] : [];
         return { outcome: 'stale', isProjected: false, ...defined({ subscription: known }), parts };
       }
-      const subscription = writer.merge(stored, { id, userId }, update);
+      const subscription = writer.merge(stored, { id, ownerId }, update);
       const at = event.created ?? clock.now();
       const isChanged = !stored || changedFields(stored, subscription).length > 0;
       return {

@@ -183,8 +183,8 @@ const baselineOf = ({ day, amounts, before }: RevenueDocument, today: string): A
   day === today ? before : amounts;
 
 /** Whether the user has another subscription with MRR, and whether an older one, which had ended. */
-async function othersOf(subscriptions: Subscriptions, { id, userId, startedAt }: SubscriptionDocument) {
-  const others = (await listSubscriptions(subscriptions, userId)).filter((other) => other.id !== id);
+async function othersOf(subscriptions: Subscriptions, { id, ownerId, startedAt }: SubscriptionDocument) {
+  const others = (await listSubscriptions(subscriptions, ownerId)).filter((other) => other.id !== id);
   return {
     isPaying: others.some((other) => !isEmpty(monthlyRevenueOf(other).amounts)),
     hasEnded: others.some((other) => other.startedAt < startedAt && other.status === 'canceled'),
@@ -211,11 +211,11 @@ function addMovements(
 
 async function store(
   { revenue }: FigureDependencies,
-  { id, userId }: Pick<RevenueDocument, 'id' | 'userId'>,
-  set: Omit<RevenueDocument, 'id' | 'userId'>,
+  { id, ownerId }: Pick<RevenueDocument, 'id' | 'ownerId'>,
+  set: Omit<RevenueDocument, 'id' | 'ownerId'>,
 ): Promise<void> {
   if ((await revenue.updateOne({ id }, { set })) !== null) return;
-  await revenue.insert({ id, userId, ...set }).catch(nullIfTaken);
+  await revenue.insert({ id, ownerId, ...set }).catch(nullIfTaken);
 }
 
 export const dayOf = (time: number): string => new Date(time).toISOString().slice(0, 10);

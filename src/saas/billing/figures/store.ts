@@ -42,7 +42,7 @@ export interface DailyFigures extends Figures {
 export interface RevenueDocument {
   /** The provider's subscription ID. */
   id: string;
-  userId: string;
+  ownerId: string;
   /** The day of `amounts`. */
   day: string;
   amounts: Amounts;
@@ -72,6 +72,6 @@ export type FigureCollections = ReturnType<typeof figureCollections>;
 
 export const figureCollections = (store: Store) => ({
   dailyFigures: store.collection<DailyFigures>('billing_figures'),
-  revenue: store.collection<RevenueDocument>('billing_revenue', { indexes: [['userId']] }),
+  revenue: store.collection<RevenueDocument>('billing_revenue', { indexes: [['ownerId']] }),
   figureProgress: store.collection<ProgressDocument>('billing_figure_progress', { numbers: ['term'] }),
 });

@@ -46,14 +46,14 @@ export function createCatalog(
     },
 
     /** The newest of all customers of the user first. @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */
-    async invoices(userId: string): Promise<Invoice[]> {
+    async invoices(ownerId: string): Promise<Invoice[]> {
       if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
       const ofCustomer = (customerId: string) =>
         gateway.invoicesOf(customerId).catch((error: unknown) => {
           if (isCustomerMissing(error)) return [];
           throw error;
         });
-      const invoices = (await Promise.all((await links.list(userId)).map(ofCustomer))).flat();
+      const invoices = (await Promise.all((await links.list(ownerId)).map(ofCustomer))).flat();
       // A draft is not final: the provider still changes it, and it has no number and no page.
       const final = invoices.filter(({ status }) => status !== 'draft');
       return final

@@ -27,7 +27,7 @@ export type CheckoutParameters = Stripe.Checkout.SessionCreateParams;
 
 export interface Checkout extends CheckoutPageOptions {
   customerId: string;
-  userId: string;
+  ownerId: string;
   mode: 'subscription' | 'payment' | 'setup';
   /** Absent for `setup`. Metered prices have no quantity. */
   item?: { price: string; quantity?: number };
@@ -141,11 +141,11 @@ const metadataOf = ({ metadata }: { metadata?: unknown }) => asObject(metadata) 
 
 /** Assigned one by one, because TypeScript does not check the names of parameters in a spread. */
 export function sessionParams(checkout: Checkout): CheckoutParameters {
-  const { customerId, userId, mode, item, currency, billingAddress, locale } = checkout;
+  const { customerId, ownerId, mode, item, currency, billingAddress, locale } = checkout;
   const params: CheckoutParameters = {
     customer: customerId,
-    client_reference_id: userId,
-    metadata: { userId },
+    client_reference_id: ownerId,
+    metadata: { ownerId },
     mode,
     success_url: checkout.successUrl,
     cancel_url: checkout.cancelUrl,
@@ -163,7 +163,7 @@ export function sessionParams(checkout: Checkout): CheckoutParameters {
   setDiscounts(params, checkout);
   setTaxes(params, checkout);
   if (mode === 'subscription') {
-    params.subscription_data = { metadata: { userId } };
+    params.subscription_data = { metadata: { ownerId } };
     if (checkout.trialDays !== undefined) params.subscription_data.trial_period_days = checkout.trialDays;
   }
   return params;

@@ -74,10 +74,10 @@ export function createGateway(secretKey: string, apiUrl: string | undefined, tim
 
     /** Creates a customer. The same key returns the same customer. */
     async createCustomer(
-      { email, name, userId }: { email: string; name: string; userId: string },
+      { email, name, ownerId }: { email: string; name: string; ownerId: string },
       idempotencyKey: string,
     ): Promise<{ id: string }> {
-      const customer: Stripe.CustomerCreateParams = { email, metadata: { userId } };
+      const customer: Stripe.CustomerCreateParams = { email, metadata: { ownerId } };
       if (name !== '') customer.name = name;
       const { id } = await call((stripe) =>
         retryIdempotently(idempotencyKey, (key) =>
@@ -109,8 +109,8 @@ export function createGateway(secretKey: string, apiUrl: string | undefined, tim
     },
 
     /** The customers whose metadata names the user. */
-    async customersOf(userId: string): Promise<string[]> {
-      const query = `metadata['userId']:'${userId.replace(/['\\]/g, '\\$&')}'`;
+    async customersOf(ownerId: string): Promise<string[]> {
+      const query = `metadata['ownerId']:'${ownerId.replace(/['\\]/g, '\\$&')}'`;
       const found = await call((stripe) => stripe.customers.search({ query, limit: SEARCH_LIMIT }));
       return requireList(found).flatMap((customer) => idOf(customer) ?? []);
     },

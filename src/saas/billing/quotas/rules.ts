@@ -3,7 +3,7 @@ import { isEntitled } from '../entitlement.js';
 import type { PastDue } from '../options.js';
 import { FREE_PLAN, type Quota } from '../plans/options.js';
 import type { Plans } from '../plans/plans.js';
-import type { AccessTerms, BillingUser } from '../users.js';
+import type { AccessTerms, BillingOwner } from '../owners.js';
 
 /** Which limit applies to a user, and to which period it applies. */
 
@@ -34,7 +34,7 @@ interface Source {
 /** The rule with the highest limit of the user's plans; null if no plan of the configuration has the limit. */
 export function quotaRule(
   name: string,
-  user: BillingUser,
+  user: BillingOwner,
   { plans, pastDue, now }: { plans: Plans; pastDue: PastDue; now: number },
 ): QuotaRule | null {
   if (!plans.limits.has(name)) return null;

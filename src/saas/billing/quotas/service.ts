@@ -20,20 +20,20 @@ export interface Consumption extends QuotaView {
   allowed: boolean;
 }
 
-const idOf = (userId: string, name: string) => `${userId}:${name}`;
+const idOf = (ownerId: string, name: string) => `${ownerId}:${name}`;
 
 export function createQuotas(context: BillingContext) {
-  const { quotas, credits, users, plans, usage, pastDue, counts } = context;
-  const { tryCommit, commitForUser, clock, random } = context;
+  const { quotas, credits, owners, plans, usage, pastDue, counts } = context;
+  const { tryCommit, commitForOwner, clock, random } = context;
 
-  const find = async (userId: string) => {
-    const user = await users.find(userId);
+  const find = async (ownerId: string) => {
+    const user = await owners.find(ownerId);
     if (!user || user.isBeingDeleted) throw userNotFound();
     return { ...user, held: user.held.filter(counts) };
   };
 
-  const ruleOf = async (userId: string, name: string): Promise<QuotaRule> => {
-    const rule = quotaRule(name, await find(userId), { plans, pastDue, now: clock.now() });
+  const ruleOf = async (ownerId: string, name: string): Promise<QuotaRule> => {
+    const rule = quotaRule(name, await find(ownerId), { plans, pastDue, now: clock.now() });
     if (rule) return rule;
     const known = [...plans.limits].join(', ') || 'none';
     throw invalidFields({
@@ -65,7 +65,7 @@ export function createQuotas(context: BillingContext) {
     rule: QuotaRule,
     quantity: number,
   ): Promise<QuotaDocument | null> => {
-    const { id, userId, used, credits: left } = stored;
+    const { id, ownerId, used, credits: left } = stored;
     const period = Math.max(stored.start, rule.start);
     const before = usedIn(stored, rule);
     const rest = Math.max(0, rule.limit - before);
@@ -79,28 +79,28 @@ export function createQuotas(context: BillingContext) {
     const parts: CommitPart[] = [change];
     if (!isCredit && rule.overuse === 'billed' && rule.meter !== undefined) {
       const key = newId('quo', clock, random);
-      parts.push(usage.inserting(usageReport(userId, rule.meter, quantity - rest, key, clock.now())));
+      parts.push(usage.inserting(usageReport(ownerId, rule.meter, quantity - rest, key, clock.now())));
     }
     return (await tryCommit(parts)) ? { ...stored, ...after } : null;
   };
 
   /** The writes that add credits, for the commit of their purchase, which locks the user. Empty if they were added before. */
   const crediting = async (
-    userId: string,
+    ownerId: string,
     added: Readonly<Record<string, number>>,
     key: string,
   ): Promise<CommitPart[]> => {
     const parts = await Promise.all(
       Object.entries(added).map(async ([name, quantity]): Promise<CommitPart[]> => {
-        const id = idOf(userId, name);
-        const credit = `cre_${sha256(JSON.stringify([userId, name, key]))}`;
+        const id = idOf(ownerId, name);
+        const credit = `cre_${sha256(JSON.stringify([ownerId, name, key]))}`;
         if (await credits.findOne({ id: credit })) return [];
         const stored = await quotas.findOne({ id });
         return [
-          credits.inserting({ id: credit, userId, name, quantity, at: clock.now() }),
+          credits.inserting({ id: credit, ownerId, name, quantity, at: clock.now() }),
           stored
             ? quotas.changing({ id }, { inc: { credits: quantity } })
-            : quotas.inserting({ id, userId, name, start: 0, used: 0, credits: quantity }),
+            : quotas.inserting({ id, ownerId, name, start: 0, used: 0, credits: quantity }),
         ];
       }),
     );
@@ -113,11 +113,11 @@ export function createQuotas(context: BillingContext) {
      * billed, more than the limit can be used.
      * @throws VALIDATION_ERROR for an unknown limit; NOT_FOUND if there is no such user
      */
-    async consume(userId: string, name: string, quantity: number = 1): Promise<Consumption> {
+    async consume(ownerId: string, name: string, quantity: number = 1): Promise<Consumption> {
       requireQuantity(quantity);
-      const id = idOf(userId, name);
+      const id = idOf(ownerId, name);
       for (;;) {
-        const rule = await ruleOf(userId, name);
+        const rule = await ruleOf(ownerId, name);
         const { limit, start, overuse } = rule;
         const isInPeriod = { id, start: { gte: start } };
         const within = Number.isFinite(limit) ? { used: { lte: limit - quantity } } : {};
@@ -131,16 +131,16 @@ export function createQuotas(context: BillingContext) {
           return { allowed: false, ...present };
         const next = stored && (await exceed(stored, rule, quantity));
         if (next) return { allowed: true, ...view(name, rule, next) };
-        const empty = { id, userId, name, start, used: 0, credits: 0 };
-        if (!stored) await tryCommit([quotas.inserting(empty), users.locking({ id: userId })]);
+        const empty = { id, ownerId, name, start, used: 0, credits: 0 };
+        if (!stored) await tryCommit([quotas.inserting(empty), owners.locking({ id: ownerId })]);
       }
     },
 
     /** Gives back what was used, for example when a project is deleted; never below 0. @throws as `consume` */
-    async release(userId: string, name: string, quantity: number = 1): Promise<QuotaView> {
+    async release(ownerId: string, name: string, quantity: number = 1): Promise<QuotaView> {
       requireQuantity(quantity);
-      const id = idOf(userId, name);
-      const rule = await ruleOf(userId, name);
+      const id = idOf(ownerId, name);
+      const rule = await ruleOf(ownerId, name);
       for (;;) {
         const stored = await quotas.findOne({ id });
         const used = usedIn(stored, rule);
@@ -157,36 +157,36 @@ export function createQuotas(context: BillingContext) {
      * @param key identifies the credits, for example the ID of a payment
      * @throws as `consume`
      */
-    async addCredits(userId: string, name: string, quantity: number, key: string): Promise<QuotaView> {
+    async addCredits(ownerId: string, name: string, quantity: number, key: string): Promise<QuotaView> {
       requireQuantity(quantity);
       if (typeof key !== 'string' || key === '')
         throw invalidFields({ path: 'key', message: 'must be a text' });
-      const rule = await ruleOf(userId, name);
-      await commitForUser(userId, async (user) => {
-        const parts = await crediting(userId, { [name]: quantity }, key);
-        return parts.length > 0 ? [...parts, users.locking(user)] : null;
+      const rule = await ruleOf(ownerId, name);
+      await commitForOwner(ownerId, async (user) => {
+        const parts = await crediting(ownerId, { [name]: quantity }, key);
+        return parts.length > 0 ? [...parts, owners.locking(user)] : null;
       });
       // The account may have been deleted meanwhile.
-      await find(userId);
-      return view(name, rule, await quotas.findOne({ id: idOf(userId, name) }));
+      await find(ownerId);
+      return view(name, rule, await quotas.findOne({ id: idOf(ownerId, name) }));
     },
 
     crediting,
 
     /** Every limit of the option `billing` with what a user has used. @throws NOT_FOUND */
-    async list(userId: string): Promise<QuotaView[]> {
-      const user = await users.find(userId);
+    async list(ownerId: string): Promise<QuotaView[]> {
+      const user = await owners.find(ownerId);
       if (!user) throw userNotFound();
-      const stored = await allOf(quotas, { where: { userId }, sort: 'userId' });
+      const stored = await allOf(quotas, { where: { ownerId }, sort: 'ownerId' });
       return [...plans.limits].flatMap((limit) => {
         const rule = quotaRule(limit, user, { plans, pastDue, now: clock.now() });
         return rule ? [view(limit, rule, stored.find(({ name }) => name === limit) ?? null)] : [];
       });
     },
 
-    async deleteAll(userId: string): Promise<void> {
-      await quotas.deleteMany({ userId });
-      await credits.deleteMany({ userId });
+    async deleteAll(ownerId: string): Promise<void> {
+      await quotas.deleteMany({ ownerId });
+      await credits.deleteMany({ ownerId });
     },
   };
 }

@@ -4,7 +4,7 @@ import type { Store } from '../../../core/storage/collection.js';
 export interface QuotaDocument {
   /** User ID and name. */
   id: string;
-  userId: string;
+  ownerId: string;
   name: string;
   /** The start of the period that `used` counts. */
   start: number;
@@ -17,7 +17,7 @@ export interface QuotaDocument {
 export interface CreditDocument {
   /** Of user, name and key. */
   id: string;
-  userId: string;
+  ownerId: string;
   name: string;
   quantity: number;
   at: number;
@@ -25,8 +25,8 @@ export interface CreditDocument {
 
 export const quotaCollections = (store: Store) => ({
   quotas: store.collection<QuotaDocument>('quotas', {
-    indexes: [['userId']],
+    indexes: [['ownerId']],
     numbers: ['start', 'used', 'credits'],
   }),
-  credits: store.collection<CreditDocument>('quota_credits', { indexes: [['userId']] }),
+  credits: store.collection<CreditDocument>('quota_credits', { indexes: [['ownerId']] }),
 });

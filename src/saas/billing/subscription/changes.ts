@@ -84,7 +84,7 @@ export function createSubscriptionChanges(
   const { fetch, perform } = createPerform(context, { ...deps, orders });
 
   const preview = async <Order extends PlanChange | AddOnOrder>(
-    userId: string,
+    ownerId: string,
     target: Target,
     order: Order,
     changeOf: (subscription: Json, stored: SubscriptionDocument, order: Order) => Promise<OrderedItem | null>,
@@ -92,7 +92,7 @@ export function createSubscriptionChanges(
     requireOrder(order);
     const proration = prorationOf(order.proration);
     const gateway = requireGateway();
-    const stored = await orders.select(userId, target);
+    const stored = await orders.select(ownerId, target);
     const { id, currentPeriodEnd } = stored;
     const { object } = await fetch(id);
     requireChangeable(object);
@@ -109,7 +109,7 @@ export function createSubscriptionChanges(
      * Changes the price of the main item, its quantity, or both, and ends a change that was scheduled before. Other items stay.
      * @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, PAYMENT_DECLINED
      */
-    async change(userId: string, order: PlanChange, ...by: ChangedBy): Promise<Subscription> {
+    async change(ownerId: string, order: PlanChange, ...by: ChangedBy): Promise<Subscription> {
       const { when = 'now', priceId, quantity } = order;
       requireOrder(order);
       requireOneOf('when', when, ['now', 'period_end']);
@@ -124,18 +124,18 @@ export function createSubscriptionChanges(
       };
       const describe = (item: Json) =>
         `${shownItem(item)} to ${priceId}${shownQuantity(quantity)}${when === 'now' ? '' : ' at the end of the period'}`;
-      return perform({ userId, target: order, by, next, event: CHANGED, describe });
+      return perform({ ownerId, target: order, by, next, event: CHANGED, describe });
     },
 
     /** Ends a scheduled change, or one that awaits its payment. Does nothing if there is none. */
-    undoChange: async (userId: string, target: Target = {}, ...by: ChangedBy): Promise<Subscription> =>
-      perform({ userId, target, by, next: undoing, ...UNDONE }),
+    undoChange: async (ownerId: string, target: Target = {}, ...by: ChangedBy): Promise<Subscription> =>
+      perform({ ownerId, target, by, next: undoing, ...UNDONE }),
 
     /**
      * Adds an add-on to the subscription of the plan, as an item that is charged with it, or changes its quantity.
      * @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, PAYMENT_DECLINED, ALREADY_SUBSCRIBED if it is a subscription of its own
      */
-    async setAddOn(userId: string, order: AddOnOrder, ...by: ChangedBy): Promise<Subscription> {
+    async setAddOn(ownerId: string, order: AddOnOrder, ...by: ChangedBy): Promise<Subscription> {
       requireOrder(order);
       const proration = prorationOf(order.proration);
       const next: NextChange = async (subscription, stored) => {
@@ -145,12 +145,12 @@ export function createSubscriptionChanges(
         return undoing(subscription, stored) ?? { kind: 'item', item, proration };
       };
       const describe = () => `add-on ${order.priceId}${shownQuantity(order.quantity)}`;
-      return perform({ userId, target: mainTarget(order), by, next, event: CHANGED, describe });
+      return perform({ ownerId, target: mainTarget(order), by, next, event: CHANGED, describe });
     },
 
     /** What `setAddOn` would charge now. Changes nothing. @throws the same */
-    previewAddOn: (userId: string, order: AddOnOrder): Promise<ChangePreview> =>
-      preview(userId, mainTarget(order), order, orders.addOnChange),
+    previewAddOn: (ownerId: string, order: AddOnOrder): Promise<ChangePreview> =>
+      preview(ownerId, mainTarget(order), order, orders.addOnChange),
 
     /**
      * Removes an add-on: the item of a subscription at once, with a credit for the rest of the period; a subscription of its own ends with
@@ -158,14 +158,14 @@ export function createSubscriptionChanges(
      * @throws PRICE_NOT_ALLOWED for what is no add-on, such as the usage-based price of a plan
      */
     async removeAddOn(
-      userId: string,
+      ownerId: string,
       { priceId, proration, ...target }: AddOnRemoval,
       ...by: ChangedBy
     ): Promise<Subscription> {
       const plan = orders.addOnOf(priceId);
-      const held = (await holdings.listBought(userId)).filter((one) => isRunning(one));
+      const held = (await holdings.listBought(ownerId)).filter((one) => isRunning(one));
       const own = held.find(({ family }) => family === plan);
-      if (own) return changes.cancel(userId, { subscriptionId: own.id }, ...by);
+      if (own) return changes.cancel(ownerId, { subscriptionId: own.id }, ...by);
       const behavior = prorationOf(proration);
       const next: NextChange = (subscription, stored) => {
         const itemId = idOf(orders.addOnItem(subscription, stored, plan));
@@ -174,7 +174,7 @@ export function createSubscriptionChanges(
         return undoing(subscription, stored) ?? { kind: 'remove-item', itemId, proration: behavior };
       };
       const describe = () => `without add-on ${priceId}`;
-      return perform({ userId, target: mainTarget(target), by, next, event: CHANGED, describe });
+      return perform({ ownerId, target: mainTarget(target), by, next, event: CHANGED, describe });
     },
 
     /**
@@ -182,12 +182,12 @@ export function createSubscriptionChanges(
      * @throws PROMOTION_NOT_VALID, RATE_LIMITED
      */
     async applyPromotionCode(
-      userId: string,
+      ownerId: string,
       { code, ...target }: PromotionCodeOrder,
       ...by: ChangedBy
     ): Promise<Subscription> {
       const gateway = requireGateway();
-      await throttle.countKey(PROMOTION_CODES, userId, by[0] ?? 'local');
+      await throttle.countKey(PROMOTION_CODES, ownerId, by[0] ?? 'local');
       const promotion = await gateway.promotionCode(code);
       const next: NextChange = async (subscription, stored) => {
         requireStatus(subscription, CANCELLABLE_LATER);
@@ -204,16 +204,16 @@ export function createSubscriptionChanges(
         return undoing(subscription, stored) ?? { kind: 'discount', promotionCodeId };
       };
       const describe = () => `promotion code ${idOf(promotion) ?? ''}`;
-      return perform({ userId, target, by, next, event: CHANGED, describe });
+      return perform({ ownerId, target, by, next, event: CHANGED, describe });
     },
 
     /** What `change` would charge now. Changes nothing. @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH */
-    preview: (userId: string, order: PlanChange): Promise<ChangePreview> =>
-      preview(userId, order, order, orders.itemChange),
+    preview: (ownerId: string, order: PlanChange): Promise<ChangePreview> =>
+      preview(ownerId, order, order, orders.itemChange),
 
     /** Ends a subscription, by default with the period of its main item, and what is scheduled. */
     async cancel(
-      userId: string,
+      ownerId: string,
       { when = 'period_end', ...target }: Cancellation = {},
       ...by: ChangedBy
     ): Promise<Subscription> {
@@ -230,14 +230,14 @@ export function createSubscriptionChanges(
         return undoing(subscription, stored) ?? ending;
       };
       const describe = () => (when === 'now' ? 'now' : 'at the end of the period');
-      return perform({ userId, target, by, next, event: 'subscription.canceled', describe });
+      return perform({ ownerId, target, by, next, event: 'subscription.canceled', describe });
     },
 
     /**
      * Takes back a cancellation at the end of the period, and ends a pause, which starts a period and collects its payment.
      * @throws PAYMENT_DECLINED, PAYMENT_METHOD_REQUIRED
      */
-    async resume(userId: string, target: Target = {}, ...by: ChangedBy): Promise<Subscription> {
+    async resume(ownerId: string, target: Target = {}, ...by: ChangedBy): Promise<Subscription> {
       const next: NextChange = async (subscription, stored) => {
         requireStatus(subscription, CANCELLABLE_LATER);
         const isScheduled = subscription['cancel_at_period_end'] === true;
@@ -248,18 +248,18 @@ export function createSubscriptionChanges(
         await orders.requirePaymentMethod(subscription);
         return { kind: 'resume' };
       };
-      return perform({ userId, target, by, next, event: 'subscription.resumed' });
+      return perform({ ownerId, target, by, next, event: 'subscription.resumed' });
     },
 
     /** Until `resume`, the subscription has no periods, invoices and access. Ends what is scheduled. */
-    async pause(userId: string, target: Target = {}, ...by: ChangedBy): Promise<Subscription> {
+    async pause(ownerId: string, target: Target = {}, ...by: ChangedBy): Promise<Subscription> {
       const next: NextChange = (subscription, stored) => {
         if (statusOf(subscription) === 'paused' || isCollectionPaused(subscription)) return null;
         requireStatus(subscription, CHANGEABLE);
         if (!isFlexible(subscription)) throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE({ message: CLASSIC });
         return undoing(subscription, stored) ?? { kind: 'pause' };
       };
-      return perform({ userId, target, by, next, event: 'subscription.paused' });
+      return perform({ ownerId, target, by, next, event: 'subscription.paused' });
     },
   };
   return changes;

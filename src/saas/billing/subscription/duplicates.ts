@@ -12,7 +12,7 @@ import type { SubscriptionDocument } from '../store.js';
 export type Duplicates = ReturnType<typeof createDuplicates>;
 
 export function createDuplicates(context: BillingContext, { listBought }: Holdings) {
-  const { duplicates, users, event, clock, log } = context;
+  const { duplicates, owners, event, clock, log } = context;
 
   /** The subscriptions that share their family with another one, the newest first. */
   const duplicatesAmong = (bought: readonly Holding[]): SubscriptionDocument[] => {
@@ -48,7 +48,7 @@ export function createDuplicates(context: BillingContext, { listBought }: Holdin
         await event('subscription.duplicated', {
           id: `duplicate:${newest.id}`,
           at: toTimestamp(at),
-          userId: id,
+          ownerId: id,
           subscriptionIds,
           plans: found.map(({ plan }) => plan),
         }),
@@ -56,7 +56,7 @@ export function createDuplicates(context: BillingContext, { listBought }: Holdin
           writes: [],
           afterCommit: () =>
             log.warn(
-              { userId: id, subscriptions: subscriptionIds },
+              { ownerId: id, subscriptions: subscriptionIds },
               'a user pays for more than one subscription',
             ),
         },
@@ -68,11 +68,11 @@ export function createDuplicates(context: BillingContext, { listBought }: Holdin
       const page = await readPage(duplicates, { sort: 'id', after });
       const items = await Promise.all(
         page.items.map(async ({ id, at }) => {
-          const [user, bought] = await Promise.all([users.find(id), listBought(id)]);
+          const [user, bought] = await Promise.all([owners.find(id), listBought(id)]);
           const found = duplicatesAmong(bought);
           if (!user || found.length === 0) return [];
           return [
-            { userId: id, email: user.email, reportedAt: toTimestamp(at), subscriptions: found.map(view) },
+            { ownerId: id, email: user.email, reportedAt: toTimestamp(at), subscriptions: found.map(view) },
           ];
         }),
       );

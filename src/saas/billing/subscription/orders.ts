@@ -69,10 +69,10 @@ export function createOrders({ plans, clock, requireGateway }: BillingContext, h
    * payment is missing, and plans of this product before others. An order can replace what has its price and what is of the same family.
    */
   const select = async (
-    userId: string,
+    ownerId: string,
     { subscriptionId, priceId, ...order }: Target & { priceId?: string; family?: string },
   ) => {
-    const held = (await holdings.listBought(userId)).filter(({ subscription }) => subscription);
+    const held = (await holdings.listBought(ownerId)).filter(({ subscription }) => subscription);
     const family = order.family ?? (priceId === undefined ? undefined : plans.familyOfPrice(priceId));
     const hasIt = (one: Holding) => priceId !== undefined && hasPrice(one, priceId);
     const isReplaceable = (one: Holding) => family === undefined || hasIt(one) || one.family === family;
@@ -177,7 +177,7 @@ export function createOrders({ plans, clock, requireGateway }: BillingContext, h
       order: AddOnOrder,
     ): Promise<OrderedItem | null> {
       const plan = addOnOf(order.priceId);
-      const held = await holdings.listBought(stored.userId);
+      const held = await holdings.listBought(stored.ownerId);
       if (held.some((one) => one.family === plan && isRunning(one))) throw billingErrors.ALREADY_SUBSCRIBED();
       return changeOf(addOnItem(subscription, stored, plan) ?? {}, subscription, order);
     },

@@ -30,7 +30,7 @@ const MISSING =
 
 /** A change that a user, or a program for the user, has requested. */
 interface RequestedChange {
-  userId: string;
+  ownerId: string;
   target: Target & { priceId?: string; family?: string };
   by: ChangedBy;
   next: NextChange;
@@ -63,10 +63,10 @@ export function createPerform(
   };
 
   /** Makes the changes that the subscription needs, and stores the responses of the provider. */
-  const perform = async ({ userId, target, by, next, ...named }: RequestedChange): Promise<Subscription> => {
+  const perform = async ({ ownerId, target, by, next, ...named }: RequestedChange): Promise<Subscription> => {
     const [ip = 'local', actor] = by;
     const gateway = requireGateway();
-    let stored = await orders.select(userId, target);
+    let stored = await orders.select(ownerId, target);
     const { id } = stored;
     const reread = async () => {
       const again = await subscriptions.findOne({ id });
@@ -96,11 +96,11 @@ export function createPerform(
         throw error;
       });
       made.add(change.kind);
-      const record = audit.entry({ event, subject: userId, ip, ...(actor && { actor }), detail });
+      const record = audit.entry({ event, subject: ownerId, ip, ...(actor && { actor }), detail });
       stored = (await sync.apply(marked, state, { actor, record })).after;
     }
     if (made.size === 0) await sync.apply(stored, state);
-    return { ...(await service.current(userId)), releasedChange };
+    return { ...(await service.current(ownerId)), releasedChange };
   };
 
   return { fetch, perform };

@@ -30,13 +30,13 @@ export interface SubscriptionServiceDependencies {
 }
 
 export function createSubscriptionService(context: BillingContext, deps: SubscriptionServiceDependencies) {
-  const { commitForUser, gateway, requireGateway, plans, clock, config } = context;
+  const { commitForOwner, gateway, requireGateway, plans, clock, config } = context;
   const { links, projector, holdings, purchaseRecorder, processor, sync } = deps;
   const details = createSubscriptionDetails(context);
 
   /** What a user holds, which of it is shown as the subscription, and what all of it includes. */
-  const read = async (userId: string) => {
-    const { isKnown, holdings: held } = isIdentifier(userId) ? await holdings.list(userId) : NOTHING;
+  const read = async (ownerId: string) => {
+    const { isKnown, holdings: held } = isIdentifier(ownerId) ? await holdings.list(ownerId) : NOTHING;
     const entitledPlans = new Set(held.flatMap((one) => one.entitledPlans));
     const bought = held.filter(({ grant }) => !grant);
     return {
@@ -61,10 +61,10 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
    * @param options.withNextInvoice makes a request to the provider, whose failure results in null
    */
   const current = async (
-    userId: string,
+    ownerId: string,
     { withNextInvoice = false }: { withNextInvoice?: boolean } = {},
   ): Promise<Subscription> => {
-    const { held, entitlement, best, billed, benefits } = await read(userId);
+    const { held, entitlement, best, billed, benefits } = await read(ownerId);
     const shown = entitlement ?? best;
     const [described, nextInvoice] = await Promise.all([
       details.describe(shown?.subscription),
@@ -101,31 +101,31 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
     };
   };
 
-  const benefitsOf = async (userId: string): Promise<Benefits> => (await read(userId)).benefits;
+  const benefitsOf = async (ownerId: string): Promise<Benefits> => (await read(ownerId)).benefits;
 
   /** Links the customer of a checkout session, and records a one-time purchase. */
-  const applySession = async (session: Json | null, userId: string): Promise<void> => {
+  const applySession = async (session: Json | null, ownerId: string): Promise<void> => {
     // The response for the session of another user is the same as for an unknown one.
-    if (!session || userOf(session) !== userId)
+    if (!session || userOf(session) !== ownerId)
       throw httpErrors.NOT_FOUND({ message: 'The checkout session was not found.' });
     const customerId = idOf(session['customer']);
     const linked = customerId === undefined ? null : await links.findUser(customerId);
-    if (linked !== null && linked !== userId) return;
-    if (customerId !== undefined) await links.link(userId, customerId);
+    if (linked !== null && linked !== ownerId) return;
+    if (customerId !== undefined) await links.link(ownerId, customerId);
     if (session['status'] !== 'complete') return;
-    const source = { userId, eventId: `refresh:${session['id']}`, at: clock.now() };
-    await commitForUser(userId, async (user) => {
+    const source = { ownerId, eventId: `refresh:${session['id']}`, at: clock.now() };
+    await commitForOwner(ownerId, async (user) => {
       const recorded = await purchaseRecorder.record(session, source);
       return recorded && [...recorded.parts, ...(await projector.projecting(user, recorded.held))];
     });
   };
 
-  const findCustomers = async (from: Gateway, userId: string): Promise<string[]> => {
-    const stored = await links.list(userId);
+  const findCustomers = async (from: Gateway, ownerId: string): Promise<string[]> => {
+    const stored = await links.list(ownerId);
     if (stored.length > 0) return stored;
-    for (const customerId of await searchAtATime(userId, () => from.customersOf(userId)))
-      await links.link(userId, customerId);
-    return links.list(userId);
+    for (const customerId of await searchAtATime(ownerId, () => from.customersOf(ownerId)))
+      await links.link(ownerId, customerId);
+    return links.list(ownerId);
   };
 
   const sessionAtATime = createCoalescer<Json | null>();
@@ -136,8 +136,8 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
     scheduledChange: details.scheduledChangeOf,
 
     /** What a user holds: what gives access first, then what may, then what has ended. */
-    async holdings(userId: string): Promise<HoldingsView> {
-      const { held, entitlement, best, benefits } = await read(userId);
+    async holdings(ownerId: string): Promise<HoldingsView> {
+      const { held, entitlement, best, benefits } = await read(ownerId);
       const order = (one: Holding) => (one.entitled ? 0 : isRunning(one) ? 1 : 2);
       const sorted = held.toSorted((a, b) => order(a) - order(b) || b.startedAt - a.startedAt);
       const { status } = entitlement ?? best ?? NO_SUBSCRIPTION;
@@ -167,24 +167,24 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
     },
 
     /** Whether a subscription or a grant gives access, to `plan` if given. False for unknown users. */
-    async entitles(userId: string, plan?: string): Promise<boolean> {
-      const { entitledPlans } = await read(userId);
+    async entitles(ownerId: string, plan?: string): Promise<boolean> {
+      const { entitledPlans } = await read(ownerId);
       return plan === undefined ? entitledPlans.size > 0 : entitledPlans.has(plan);
     },
 
     /** Whether one of the user's plans includes the feature. False for unknown users. */
-    hasFeature: async (userId: string, feature: string): Promise<boolean> =>
-      (await benefitsOf(userId)).features.includes(feature),
+    hasFeature: async (ownerId: string, feature: string): Promise<boolean> =>
+      (await benefitsOf(ownerId)).features.includes(feature),
     /** See `Benefits`. Every limit is 0 for unknown users. */
-    limits: async (userId: string): Promise<Record<string, number>> => (await benefitsOf(userId)).limits,
+    limits: async (ownerId: string): Promise<Record<string, number>> => (await benefitsOf(ownerId)).limits,
   };
 }
 
 /** The user of a session: by the metadata, which only the seller writes, else by the reference that the buyer chose. */
 function userOf(session: Json): string | undefined {
   const metadata = [session['metadata'], asObject(session['customer'])['metadata']].map(asObject);
-  const [userId] = metadata.flatMap(({ userId }) => asText(userId) ?? []);
-  return userId ?? asText(session['client_reference_id']);
+  const [ownerId] = metadata.flatMap(({ userId }) => asText(userId) ?? []);
+  return ownerId ?? asText(session['client_reference_id']);
 }
 
 /** What a user who does not exist holds. */

@@ -42,7 +42,7 @@ export interface SyncedChange {
 }
 
 export function createSubscriptionSync(
-  { subscriptions, users, plans, commit, tryCommit, clock, requireGateway }: BillingContext,
+  { subscriptions, owners, plans, commit, tryCommit, clock, requireGateway }: BillingContext,
   { writer, projector }: { writer: SubscriptionWriter; projector: Projector },
 ) {
   const merge = (
@@ -69,7 +69,7 @@ export function createSubscriptionSync(
     const { after, fields } = synced;
     const parts: CommitPart[] = [writer.writing(stored, after), record];
     if (!stored || !haveSameProjection(stored, after)) {
-      const user = await users.find(after.userId);
+      const user = await owners.find(after.ownerId);
       if (!user || user.isBeingDeleted) {
         if (record) await commit([record]);
         return { id: after.id, after, fields: [] };
@@ -110,14 +110,14 @@ export function createSubscriptionSync(
     return current;
   };
 
-  const runOne = async (id: string, userId: string, change?: SyncedChange): Promise<SyncedSubscription> => {
+  const runOne = async (id: string, ownerId: string, change?: SyncedChange): Promise<SyncedSubscription> => {
     for (;;) {
       const stored = await subscriptions.findOne({ id });
       if (stored && isTerminal(stored.status)) {
         if (change?.record) await commit([change.record]);
         return { id, before: stored, after: stored, fields: [] };
       }
-      const key = { id, userId: stored?.userId ?? userId };
+      const key = { id, ownerId: stored?.ownerId ?? ownerId };
       const fetched = await requireGateway().subscription(id);
       if (!fetched) throw subscriptionNotFound();
       const synced = await write(stored, key, fetched, change);
@@ -127,10 +127,10 @@ export function createSubscriptionSync(
 
   const runAll = async (
     customerIds: readonly string[],
-    userId: string,
+    ownerId: string,
     dryRun: boolean,
   ): Promise<SyncedSubscription[]> => {
-    const all = await listSubscriptions(subscriptions, userId);
+    const all = await listSubscriptions(subscriptions, ownerId);
     const storedById = new Map<string | undefined, SubscriptionDocument>(
       all.map((stored) => [stored.id, stored]),
     );
@@ -139,19 +139,19 @@ export function createSubscriptionSync(
       const id = idOf(fetched.object);
       const stored = storedById.get(id) ?? null;
       if (id === undefined) continue;
-      const key = { id, userId };
+      const key = { id, ownerId };
       if (dryRun) synced.push(merge(stored, key, fetched));
-      else synced.push((await write(stored, key, fetched)) ?? (await syncOne(id, userId)));
+      else synced.push((await write(stored, key, fetched)) ?? (await syncOne(id, ownerId)));
     }
-    if (!dryRun) await projector.project(userId);
+    if (!dryRun) await projector.project(ownerId);
     return synced;
   };
 
   const oneAtATime = createCoalescer<SyncedSubscription>();
   const allAtATime = createCoalescer<SyncedSubscription[]>();
   /** Syncs one subscription. @throws PAYMENT_PROVIDER_ERROR */
-  const syncOne = (id: string, userId: string): Promise<SyncedSubscription> =>
-    oneAtATime(id, () => runOne(id, userId));
+  const syncOne = (id: string, ownerId: string): Promise<SyncedSubscription> =>
+    oneAtATime(id, () => runOne(id, ownerId));
 
   return {
     syncOne,
@@ -166,7 +166,7 @@ export function createSubscriptionSync(
       fetched: FetchedSubscription,
       change?: SyncedChange,
     ): Promise<SyncedSubscription> =>
-      (await write(stored, stored, fetched, change)) ?? runOne(stored.id, stored.userId, change),
+      (await write(stored, stored, fetched, change)) ?? runOne(stored.id, stored.ownerId, change),
 
     /**
      * Syncs every subscription of some customers of a user, and those of the user that belong to other customers, such as
@@ -175,10 +175,10 @@ export function createSubscriptionSync(
      */
     syncCustomers: (
       customerIds: readonly string[],
-      userId: string,
+      ownerId: string,
       { dryRun = false }: { dryRun?: boolean } = {},
     ): Promise<SyncedSubscription[]> =>
-      allAtATime(`${userId} ${customerIds} ${dryRun}`, () => runAll(customerIds, userId, dryRun)),
+      allAtATime(`${ownerId} ${customerIds} ${dryRun}`, () => runAll(customerIds, ownerId, dryRun)),
   };
 }
 

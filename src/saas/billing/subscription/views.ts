@@ -3,7 +3,7 @@ import { NO_SUBSCRIPTION } from '../entitlement.js';
 import type { Holding } from '../holdings.js';
 import type { Benefits } from '../plans/plans.js';
 import type { ItemPrice } from '../store.js';
-import type { PlanGrant } from '../users.js';
+import type { PlanGrant } from '../owners.js';
 
 /** What users hold, as responses show it. */
 

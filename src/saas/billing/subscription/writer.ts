@@ -33,7 +33,7 @@ export interface SubscriptionUpdate {
 
 export interface SubscriptionKey {
   id: string;
-  userId: string;
+  ownerId: string;
 }
 
 export type SubscriptionWriter = ReturnType<typeof createSubscriptionWriter>;
@@ -46,7 +46,7 @@ export function createSubscriptionWriter({ subscriptions, event, pastDue, clock 
     /** The stored subscription with an update. Fields that are cleared or unknown are absent. */
     merge(
       stored: SubscriptionDocument | null,
-      { id, userId }: SubscriptionKey,
+      { id, ownerId }: SubscriptionKey,
       update: SubscriptionUpdate,
     ): SubscriptionDocument {
       const { snapshot, isUncertain } = update;
@@ -61,7 +61,7 @@ export function createSubscriptionWriter({ subscriptions, event, pastDue, clock 
       const reconcileAt = isUncertain === true ? now : earliest(isUncertain && stored?.recheckAt, planned);
       const document = Object.assign(terms, {
         id,
-        userId: stored?.userId ?? userId,
+        ownerId: stored?.ownerId ?? ownerId,
         cancelAtPeriodEnd: terms.cancelAtPeriodEnd === true,
         items: terms.items ?? [],
         pastDueSince: isPastDue ? (stored?.pastDueSince ?? beganAt) : undefined,
@@ -89,11 +89,11 @@ export function createSubscriptionWriter({ subscriptions, event, pastDue, clock 
       updated: SubscriptionDocument,
       { at, actor }: { at: number; actor?: ActingProgram | undefined },
     ): Promise<Effect> {
-      const { id: subscriptionId, userId, plan } = updated;
+      const { id: subscriptionId, ownerId, plan } = updated;
       return event('subscription.updated', {
         id: eventId,
         at: toTimestamp(at),
-        userId,
+        ownerId,
         subscriptionId,
         status: updated.status as SubscriptionStatus,
         plan,

@@ -12,7 +12,7 @@ import {
 import { mapPages, pagesOf } from '../../../core/storage/pages.js';
 import { billingErrors } from '../errors.js';
 import type { Gateway } from '../provider/gateway.js';
-import type { BillingUsers } from '../users.js';
+import type { BillingOwners } from '../owners.js';
 
 /**
  * Usage that the application reports for usage-based prices. It is stored first, and a background job sends it to the
@@ -21,7 +21,7 @@ import type { BillingUsers } from '../users.js';
 
 /** Its ID is of user, meter and key, and the identifier of the event at the provider. */
 export interface UsageDocument extends Outgoing {
-  userId: string;
+  ownerId: string;
   meter: string;
   quantity: number;
   key: string;
@@ -46,7 +46,7 @@ export const USAGE_COLLECTION = 'usage';
 
 /** The names of the fields in filters. */
 export const USAGE_FIELDS = {
-  indexes: [['dueAt'], ['userId', 'reportedAt'], ['endedAt'], ['status', 'reportedAt']],
+  indexes: [['dueAt'], ['ownerId', 'reportedAt'], ['endedAt'], ['status', 'reportedAt']],
   numbers: ['dueAt', 'reportedAt', 'endedAt', 'attempts'],
 } satisfies Declaration<UsageDocument>;
 
@@ -67,8 +67,8 @@ export async function countUsageBacklog(reports: Pick<UsageReports, 'count'>, no
 }
 
 /** The reports of a user for an export, the newest first. */
-export function listUsage(reports: UsageReports, userId: string): AsyncIterable<Record<string, unknown>[]> {
-  const query = { where: { userId }, sort: 'reportedAt', desc: true } as const;
+export function listUsage(reports: UsageReports, ownerId: string): AsyncIterable<Record<string, unknown>[]> {
+  const query = { where: { ownerId }, sort: 'reportedAt', desc: true } as const;
   return mapPages(
     pagesOf(reports, query),
     ({ meter, quantity, key, reportedAt, status, reason, endedAt }) => ({
@@ -85,14 +85,14 @@ export function listUsage(reports: UsageReports, userId: string): AsyncIterable<
 
 /** A report that is due now. */
 export const usageReport = (
-  userId: string,
+  ownerId: string,
   meter: string,
   quantity: number,
   key: string,
   now: number,
 ): UsageDocument => ({
-  id: `use_${sha256(JSON.stringify([userId, meter, key]))}`,
-  userId,
+  id: `use_${sha256(JSON.stringify([ownerId, meter, key]))}`,
+  ownerId,
   meter,
   quantity,
   key,
@@ -115,25 +115,25 @@ export type ReportUsage = ReturnType<typeof createReportUsage>;
 
 export function createReportUsage({
   usage: reports,
-  users,
+  owners,
   gateway,
   clock,
 }: {
   usage: UsageReports;
-  users: BillingUsers;
+  owners: BillingOwners;
   gateway: Gateway | undefined;
   clock: Clock;
 }) {
-  return async (userId: string, meter: string, quantity: number, key: string): Promise<void> => {
+  return async (ownerId: string, meter: string, quantity: number, key: string): Promise<void> => {
     if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
-    requireUsage(userId, meter, quantity, key);
+    requireUsage(ownerId, meter, quantity, key);
     const now = clock.now();
-    const report = usageReport(userId, meter, quantity, key, now);
+    const report = usageReport(ownerId, meter, quantity, key, now);
     const { id } = report;
     const inserted = await reports.insert(report).then(() => true, nullIfTaken);
     if (inserted) {
       // Only now, so that a concurrent deletion either finds the report or is found here.
-      if (await users.find(userId)) return;
+      if (await owners.find(ownerId)) return;
       await reports.deleteOne({ id });
       throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
     }
@@ -143,11 +143,11 @@ export function createReportUsage({
 }
 
 /** Validates at run time, because callers may not use TypeScript. @throws VALIDATION_ERROR */
-function requireUsage(userId: unknown, meter: unknown, quantity: unknown, key: unknown): void {
+function requireUsage(ownerId: unknown, meter: unknown, quantity: unknown, key: unknown): void {
   const isText = (value: unknown, most: number) =>
     typeof value === 'string' && value.length <= most && /^[\x21-\x7e]+$/.test(value);
   const problems = [
-    [isText(userId, 255), 'userId', 'must be the id of a user'],
+    [isText(ownerId, 255), 'ownerId', 'must be the id of a user'],
     [isText(meter, 100), 'meter', 'must be the event name of a meter, of at most 100 characters'],
     [
       Number.isSafeInteger(quantity) && (quantity as number) >= 0,

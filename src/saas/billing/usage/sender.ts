@@ -48,9 +48,9 @@ export function createUsageJobs(
   };
 
   const fail = async (report: UsageDocument, reason: string): Promise<void> => {
-    const { id, attempts, userId, meter, quantity, key } = report;
+    const { id, attempts, ownerId, meter, quantity, key } = report;
     const endedAt = clock.now();
-    const notification = { id, at: toTimestamp(endedAt), userId, meter, quantity, key, reason };
+    const notification = { id, at: toTimestamp(endedAt), ownerId, meter, quantity, key, reason };
     const failed = await commit([
       reports.changing(
         { id, attempts },
@@ -60,7 +60,7 @@ export function createUsageJobs(
     ]);
     if (!failed.committed) return;
     log.error(
-      { userId, meter, quantity, key, reason },
+      { ownerId, meter, quantity, key, reason },
       'usage could not be reported to the payment provider',
     );
   };
@@ -83,7 +83,7 @@ export function createUsageJobs(
       return true;
     }
     if (outcome === 'refused' && attempts === 0)
-      log.warn({ meter, userId: due.userId, reason }, 'the payment provider refused usage; it is retried');
+      log.warn({ meter, ownerId: due.ownerId, reason }, 'the payment provider refused usage; it is retried');
     // An earlier attempt remains unknown, whatever the result of this one.
     const isUnconfirmed = outcome === 'unknown' || unconfirmedSince !== undefined;
     await reports.updateOne(own, {
@@ -108,8 +108,8 @@ export function createUsageJobs(
         const outage = new AbortController();
         const signal = AbortSignal.any([job.signal, outage.signal]);
         // The provider allows one call per customer and meter at a time.
-        return sendDue(reports, { groupOf: ({ userId }) => userId, clock, signal }, async (all) => {
-          const [customerId] = await links.list(String(all[0]?.userId));
+        return sendDue(reports, { groupOf: ({ ownerId }) => ownerId, clock, signal }, async (all) => {
+          const [customerId] = await links.list(String(all[0]?.ownerId));
           for (const report of all) {
             if (signal.aborted) return;
             if (customerId === undefined) await waitForCustomer(report);

@@ -2,28 +2,28 @@ import type { Write } from '../../core/storage/collection.js';
 import type { SubscriptionDocument } from './store.js';
 
 /** Access to the users' records, which belong to another domain. */
-export interface BillingUsers {
-  find(userId: string): Promise<BillingUser | null>;
+export interface BillingOwners {
+  find(ownerId: string): Promise<BillingOwner | null>;
   /** By the address, in any case. */
-  findByEmail(email: string): Promise<BillingUser | null>;
+  findByEmail(email: string): Promise<BillingOwner | null>;
   /** The users whose address or name has changed. */
   profileChanges: {
-    list(limit: number): Promise<{ userId: string; changedAt: number }[]>;
+    list(limit: number): Promise<{ ownerId: string; changedAt: number }[]>;
     /** Removes a user from the list, unless there was another change. */
-    acknowledge(userId: string, changedAt: number): Promise<void>;
+    acknowledge(ownerId: string, changedAt: number): Promise<void>;
   };
   /**
    * Writes the projection if the revision is still the one that was read. Unmet, as the other writes, if the user does not exist or is
    * being deleted: nothing can be inserted after the deletion has begun.
    */
-  projecting(user: BillingUser, projection: Projection): Write;
+  projecting(user: BillingOwner, projection: Projection): Write;
   /** For a commit that inserts data of a user without a change of the projection. With a user as it was read, only if the revision is the same. */
-  locking(user: Pick<BillingUser, 'id'> & { rev?: number }): Write;
+  locking(user: Pick<BillingOwner, 'id'> & { rev?: number }): Write;
   /** Writes or removes the grant. */
-  granting(userId: string, grant: PlanGrant | null): Write;
+  granting(ownerId: string, grant: PlanGrant | null): Write;
 }
 
-export interface BillingUser {
+export interface BillingOwner {
   id: string;
   /** Incremented by every commit about the user's subscriptions, purchases and payments, for optimistic locking. */
   rev: number;
