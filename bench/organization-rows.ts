@@ -35,6 +35,9 @@ export const organizationAt = (index: number): OrganizationDocument => ({
   slug: `organization-${index}`,
   owners: 1,
   members: MEMBERS,
+  billingEmail: 'invoices@example.com',
+  subscriptionStatus: 'none',
+  subscriptionPlan: 'free',
   createdAt: index + 1,
 });
 

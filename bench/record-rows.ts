@@ -31,9 +31,9 @@ export const RECORD_KINDS: readonly RecordKind[] = [
   {
     name: 'subscriptions',
     collection: subscriptionCollection as RecordKind['collection'],
-    make: (index, userId, at) => ({
+    make: (index, ownerId, at) => ({
       id: id('sub_'),
-      userId,
+      ownerId,
       status: isRare(index) ? 'past_due' : 'active',
       plan: 'pro',
       customerId: id('cus_'),
@@ -62,9 +62,9 @@ export const RECORD_KINDS: readonly RecordKind[] = [
   {
     name: 'payments',
     collection: paymentCollection as RecordKind['collection'],
-    make: (index, userId, at) => ({
+    make: (index, ownerId, at) => ({
       id: id('in_'),
-      userId,
+      ownerId,
       subscriptionId: id('sub_'),
       status: isRare(index) ? 'failed' : 'paid',
       amount: 1900,

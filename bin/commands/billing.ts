@@ -10,6 +10,7 @@ import { complain, say } from '../terminal.js';
 
 interface ResyncOptions extends CommonOptions {
   user?: string;
+  organization?: string;
   since?: string;
   dryRun?: true;
 }
@@ -26,6 +27,7 @@ export function define(group: CommandLine): void {
     .summary('Repair what lost webhooks would have changed')
     .description(DESCRIPTION)
     .option('--user <id>', 'Only this user')
+    .option('--organization <id>', 'Only this organization')
     .option('--since <date>', 'Only events since this date, at most 30 days ago, and their users')
     .option('--dry-run', 'Print the differences and change nothing')
     .examples(
@@ -39,9 +41,12 @@ export function define(group: CommandLine): void {
 }
 
 async function resync(options: ResyncOptions, command: CommandLine): Promise<void> {
-  const { user: userId, dryRun = false } = options;
+  const { user, organization, dryRun = false } = options;
   // A script whose variable is empty must not resync all users.
-  if (userId === '') command.error('error: --user needs the identifier of a user, like usr_0197.');
+  if (user === '') command.error('error: --user needs the identifier of a user, like usr_0197.');
+  if (organization === '')
+    command.error('error: --organization needs the identifier of an organization, like org_0197.');
+  const ownerId = user ?? organization;
   const since = parseSince(options, command);
   const stopping = new AbortController();
   process.once('SIGINT', () => stopping.abort());
@@ -60,7 +65,7 @@ async function resync(options: ResyncOptions, command: CommandLine): Promise<voi
           processed = done;
           syncing.show(done, total);
         },
-        ...(userId !== undefined && { userId }),
+        ...(ownerId !== undefined && { ownerId }),
         ...(since !== undefined && { since }),
       });
       comparing.end();
@@ -68,8 +73,8 @@ async function resync(options: ResyncOptions, command: CommandLine): Promise<voi
       const { events, customers, subscriptions, changes, failures } = report;
       if (options.json) say(JSON.stringify(report));
       else {
-        for (const { subscriptionId, userId: owner, before = 'unknown', after, fields } of changes) {
-          say(`${subscriptionId} of ${owner}: ${before} → ${after} (${fields.join(', ')})`);
+        for (const { subscriptionId, ownerId, before = 'unknown', after, fields } of changes) {
+          say(`${subscriptionId} of ${ownerId}: ${before} → ${after} (${fields.join(', ')})`);
         }
         for (const [type, count] of Object.entries(events.missing)) say(`${type}: ${count} not received`);
         const next = dryRun ? 'were not received' : 'are processed by the server';
@@ -78,9 +83,9 @@ async function resync(options: ResyncOptions, command: CommandLine): Promise<voi
         const outcome = dryRun ? 'differ' : 'repaired';
         say(`${customers} customers, ${subscriptions} subscriptions, ${changes.length} ${outcome}.`);
       }
-      for (const { userId: owner, reason } of failures) complain(`${owner}: ${reason}`);
-      const isUnknown = userId !== undefined && since === undefined && customers === 0;
-      if (isUnknown) complain(`No user with the identifier ${userId} is a customer of the payment provider.`);
+      for (const { ownerId, reason } of failures) complain(`${ownerId}: ${reason}`);
+      const isUnknown = ownerId !== undefined && since === undefined && customers === 0;
+      if (isUnknown) complain(`Nobody with the identifier ${ownerId} is a customer of the payment provider.`);
       if (stopping.signal.aborted) {
         complain(`Interrupted after ${processed} of ${customers} customers.`);
         process.exitCode = 130;

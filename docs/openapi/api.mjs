@@ -558,7 +558,13 @@ export const organizations = {
     description:
       'With the `token` of the mail, or the `id` of an invitation to the confirmed address of the user.',
     errors: [
-      ...['INVITATION_INVALID', 'INVITATION_OF_OTHER', 'TOO_MANY_MEMBERS', 'TOO_MANY_ORGANIZATIONS'],
+      ...[
+        'INVITATION_INVALID',
+        'INVITATION_OF_OTHER',
+        'TOO_MANY_MEMBERS',
+        'SEATS_TAKEN',
+        'TOO_MANY_ORGANIZATIONS',
+      ],
       ...['ORGANIZATION_NOT_FOUND', 'NOT_FOUND'],
     ],
   },

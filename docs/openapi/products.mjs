@@ -82,6 +82,16 @@ const REQUESTED_WITH = {
   schema: { type: 'string', examples: ['fetch'] },
 };
 
+const ORGANIZATION = {
+  name: 'X-Organization',
+  in: 'header',
+  description:
+    'The ID or slug of an organization whose payments the user may manage: the request is about its subscriptions instead of those of the user.',
+  schema: { type: 'string' },
+};
+/** Whether a route is about the subscriptions of the user, or of an organization. */
+const concernsOwner = ({ url, config }) => url.startsWith('/api/billing/') && config.access === 'user';
+
 /** OpenAPI has no type of its own for it: the name is that of the registry of HTTP authentication schemes. */
 const BOUND_TOKEN = { type: 'http', scheme: 'DPoP', bearerFormat: 'JWT' };
 const PROOF = 'the proof of the key in the header `DPoP` (RFC 9449).';
@@ -167,6 +177,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
   },
   headersOf: (route) => [
     ...(refreshTokens(route) ? [SESSION_MODE] : []),
+    ...(concernsOwner(route) ? [ORGANIZATION] : []),
     ...(route.config.access === 'admin' && route.method !== 'GET' ? [REQUESTED_WITH] : []),
   ],
   commonErrors: (route, about) => [
@@ -174,6 +185,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
     ...(SAAS_GUARDS[route.config.access] ?? []),
     ...(route.config.agentScope ? ['INSUFFICIENT_SCOPE', 'ACCOUNT_NOT_CONNECTED'] : []),
     ...(refreshTokens(route) ? ['ORIGIN_NOT_ALLOWED'] : []),
+    ...(concernsOwner(route) ? ['ORGANIZATION_NOT_FOUND', 'ROLE_REQUIRED'] : []),
     ...(route.config.access === 'admin' && route.method !== 'GET' ? ['CSRF_REJECTED'] : []),
     ...(route.url.startsWith('/api/') && !route.config.duringMaintenance ? ['MAINTENANCE'] : []),
   ],

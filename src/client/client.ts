@@ -72,6 +72,7 @@ export function createClient(options: ClientOptions): SaasClient {
         headers: {
           ...(body !== undefined && { 'content-type': 'application/json' }),
           ...(token !== undefined && { authorization: `Bearer ${token}` }),
+          ...(more.organization !== undefined && { 'x-organization': more.organization }),
           ...(hasCookie && path.startsWith('/auth/') && { 'session-mode': 'cookie' }),
         },
         ...(body !== undefined && { body: JSON.stringify(body) }),

@@ -6,6 +6,8 @@ export interface CallOptions {
   signal?: AbortSignal | undefined;
   /** Milliseconds after which the call rejects with `TIMEOUT`. Default: that of the client. */
   timeout?: number | undefined;
+  /** The organization in which the call is made, by ID or slug. Calls of `billing` then concern its subscriptions. */
+  organization?: string | undefined;
 }
 
 /** The part of `fetch` that the client uses. */

@@ -55,7 +55,7 @@ function userAdministrationOf(
   { users, auth, billing, secondFactors, passkeys }: SaasModules,
 ): UserAdministration {
   const resync = async (userId: string, by: Operator): Promise<void> => {
-    const { customers, changes, failures } = await billing.resync.run({ userId, skipEvents: true });
+    const { customers, changes, failures } = await billing.resync.run({ ownerId: userId, skipEvents: true });
     if (failures[0]) throw billingErrors.PAYMENT_PROVIDER_ERROR({ message: failures[0].reason });
     if (customers === 0)
       throw httpErrors.VALIDATION_ERROR({ message: 'The user has no customer at the payment provider.' });

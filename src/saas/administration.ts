@@ -16,8 +16,9 @@ import { createBillingModule } from './billing/module.js';
 import { type BillingConfiguration, isLiveKey } from './billing/options.js';
 import { createGateway } from './billing/provider/gateway.js';
 import { comparePush } from './billing/push.js';
-import { billingUsers } from './billing-users.js';
+import { billingOwners } from './billing-owners.js';
 import { saasSchema, validatePlans } from './options.js';
+import { organizationCollections } from './organizations/store.js';
 import { createSettingsModule } from './settings/module.js';
 import { createBasicUserApi } from './user-api.js';
 import { createWebhookOutbox } from './webhooks/outbox.js';
@@ -136,7 +137,7 @@ function createModules(store: Store, { values, production, warn }: CommandOption
   const settings = createSettingsModule(context, { operator: 'cli' });
   const billing = createBillingModule(context, {
     config: { ...values, billingReturnUrlRelative: '/' },
-    users: billingUsers(documents),
+    owners: billingOwners(documents, organizationCollections(store).organizations),
     // The server processes the events of the provider, because a command sends no mail.
     replayEvents: false,
     outbox: { mail: () => NO_EFFECT },
@@ -154,6 +155,8 @@ function createModules(store: Store, { values, production, warn }: CommandOption
     users: documents,
     summaryOf: billing.summaryOf,
     siteName: settings.siteName,
+    profileMark: () => ({}),
+    profileChanged: NO_EFFECT,
     customers: billing.customers,
     event: events.event,
   });

@@ -11,6 +11,7 @@ import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
 import { knownPlans } from './billing/plans/plans.js';
 import type { SaasDecorator } from './decorator.js';
 import {
+  type PlanOwner,
   refuseMissingFactors,
   refuseUnknownFeature,
   refuseUnknownLimit,
@@ -58,12 +59,12 @@ export interface ConnectGuards extends Pick<SaasDecorator, 'entitles' | 'hasFeat
    * Requires a subscription, too, to `plan` if given, or responds with 403.
    * @throws Error at once if the option `billing` defines the plans and has no such plan
    */
-  readonly requireEntitled: (plan?: string) => ConnectGuard;
+  readonly requireEntitled: (plan?: string, owner?: PlanOwner) => ConnectGuard;
   /**
    * Requires a plan that includes the feature, too, or responds with 403.
    * @throws Error at once if the option `billing` defines the plans and none has the feature
    */
-  readonly requireFeature: (feature: string) => ConnectGuard;
+  readonly requireFeature: (feature: string, owner?: PlanOwner) => ConnectGuard;
   /**
    * Requires a recent sign-in, too, or responds with 401, like `fastify.saas.requireRecentAuth`.
    * @throws Error at once for `secondFactor` without FACTOR_ENCRYPTION_KEY
@@ -87,7 +88,7 @@ export interface ConnectGuards extends Pick<SaasDecorator, 'entitles' | 'hasFeat
    * Uses one unit of a limit with each request, or responds with 403 (LIMIT_REACHED), like `fastify.saas.requireLimit`.
    * @throws Error at once if no plan has the limit
    */
-  readonly requireLimit: (name: string) => ConnectGuard;
+  readonly requireLimit: (name: string, owner?: PlanOwner) => ConnectGuard;
 }
 
 export interface ConnectGuardDependencies {
@@ -106,6 +107,7 @@ export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuar
   const hasSecondFactors = values.factorEncryptionKey !== undefined || values.passkeys;
   const roles = () => knownRoles(values.organizations, deps.saas.runtime.organizationRoles);
   const sendError = createErrorSender(deps);
+  const refuseMissing = ({ of }: PlanOwner = {}) => of === 'organization' && roles();
 
   const ready = async (): Promise<SaasDecorator> => {
     if (lifecycle.draining) throw httpErrors.NOT_READY();
@@ -137,13 +139,15 @@ export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuar
         next();
       };
     },
-    requireEntitled(plan) {
+    requireEntitled(plan, owner) {
+      refuseMissing(owner);
       refuseUnknownPlan(plan, plans);
-      return createGuard((saas) => saas.requireEntitled(plan));
+      return createGuard((saas) => saas.requireEntitled(plan, owner));
     },
-    requireFeature(feature) {
+    requireFeature(feature, owner) {
+      refuseMissing(owner);
       refuseUnknownFeature(feature, plans);
-      return createGuard((saas) => saas.requireFeature(feature));
+      return createGuard((saas) => saas.requireFeature(feature, owner));
     },
     requireRecentAuth(required = {}) {
       refuseMissingFactors(required, hasSecondFactors);
@@ -162,9 +166,10 @@ export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuar
     entitles: async (userId, plan) => (await ready()).entitles(userId, plan),
     hasFeature: async (userId, feature) => (await ready()).hasFeature(userId, feature),
     limits: async (userId) => (await ready()).limits(userId),
-    requireLimit(name) {
+    requireLimit(name, owner) {
+      refuseMissing(owner);
       refuseUnknownLimit(name, plans);
-      return createGuard((saas) => saas.requireLimit(name));
+      return createGuard((saas) => saas.requireLimit(name, owner));
     },
     usage: {
       consume: async (...given) => (await ready()).usage.consume(...given),

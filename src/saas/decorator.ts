@@ -10,10 +10,12 @@ import type { SubscriptionChanges } from './billing/subscription/changes.js';
 import type { ReportUsage } from './billing/usage/reports.js';
 import type { SaasEvents } from './events.js';
 import {
+  createAdmitOwner,
   createEntitlementGuards,
   createLimitGuard,
   createRecentAuthGuards,
   keepOrganization,
+  type PlanOwner,
   type UserGuard,
 } from './guards.js';
 import type { SaasModules } from './modules.js';
@@ -32,15 +34,16 @@ export interface SaasDecorator {
    */
   readonly requireUser: UserGuard;
   /**
-   * Requires a subscription, too, to `plan` if given, or throws a 403.
+   * Requires a subscription, too, to `plan` if given, or throws a 403. With `{ of: 'organization' }`, that of the organization as
+   * `requireMember`.
    * @throws Error at once if the option `billing` defines the plans and has no such plan
    */
-  readonly requireEntitled: (plan?: string) => UserGuard;
+  readonly requireEntitled: (plan?: string, owner?: PlanOwner) => UserGuard;
   /**
    * Requires a plan that includes the feature, too, or throws a 403 (FEATURE_NOT_INCLUDED).
    * @throws Error at once if the option `billing` defines the plans and none has the feature
    */
-  readonly requireFeature: (feature: string) => UserGuard;
+  readonly requireFeature: (feature: string, owner?: PlanOwner) => UserGuard;
   /**
    * Requires that the user signed in, or proved it again at `POST /auth/reauthenticate`, at most `maxAge` seconds ago
    * (default 600) and, with `secondFactor`, with a second factor; otherwise throws a 401 (REAUTHENTICATION_REQUIRED,
@@ -57,14 +60,14 @@ export interface SaasDecorator {
    * Whether the user has access to features that need a subscription, to `plan` if given. False for unknown users; rejects
    * only when the store is unavailable. Does not consider suspensions, which `requireUser` rejects.
    */
-  readonly entitles: (userId: string, plan?: string) => Promise<boolean>;
+  readonly entitles: (ownerId: string, plan?: string) => Promise<boolean>;
   /** Whether one of the user's plans includes the feature, as `entitles`. */
-  readonly hasFeature: (userId: string, feature: string) => Promise<boolean>;
+  readonly hasFeature: (ownerId: string, feature: string) => Promise<boolean>;
   /**
    * Every limit of the option `billing` by name: the highest of the user's plans, 0 if none has it, `Infinity` if it is
    * unlimited. Every limit is 0 for unknown users.
    */
-  readonly limits: (userId: string) => Promise<Record<string, number>>;
+  readonly limits: (ownerId: string) => Promise<Record<string, number>>;
   /**
    * Requires that the user is a member of the organization that the request names: by the parameter `organization` of the path, by the
    * header X-Organization or by the active one of the session; with `role`, one whose role permits all that this role does. Sets
@@ -88,7 +91,7 @@ export interface SaasDecorator {
    * again. Applies to the agents of `requireUser`, too.
    * @throws Error at once if no plan has the limit
    */
-  readonly requireLimit: (name: string) => UserGuard;
+  readonly requireLimit: (name: string, owner?: PlanOwner) => UserGuard;
   /** What users have used of the limits of the option `billing`. */
   readonly usage: Readonly<UsageApi>;
   /** Reports usage that the payment provider bills. */
@@ -106,13 +109,13 @@ export interface BillingApi extends SubscriptionChanges {
    * purchase and grant with what can be done with it, and the features and limits of all of them. `none` and `free` for a user who is
    * not known.
    */
-  get(userId: string): Promise<HoldingsView>;
+  get(ownerId: string): Promise<HoldingsView>;
   /**
    * Opens the provider's payment page as `POST /billing/create-checkout-session` does, with options that a browser cannot
    * choose: `trialDays`, `promotionCodes`, `coupon`, `promotionCode`, `automaticTax`, `taxIds`, `billingAddress`, `locale`.
    * @throws VALIDATION_ERROR, NOT_FOUND and the errors of the route
    */
-  createCheckout(userId: string, order: CheckoutOrder): Promise<OpenedCheckout>;
+  createCheckout(ownerId: string, order: CheckoutOrder): Promise<OpenedCheckout>;
 }
 
 /** `fastify.saas.usage`: limits that count. Every function throws VALIDATION_ERROR for an unknown limit, and NOT_FOUND for an unknown user. */
@@ -121,16 +124,16 @@ export interface UsageApi {
    * Uses a part of a limit, if it is left: `allowed` says whether it was. In one atomic step, so that parallel requests in several
    * processes never use more than the limit.
    */
-  consume(userId: string, name: string, quantity?: number): Promise<Consumption>;
+  consume(ownerId: string, name: string, quantity?: number): Promise<Consumption>;
   /** Gives back what was used, for example when a project is deleted; never below 0. */
-  release(userId: string, name: string, quantity?: number): Promise<QuotaView>;
+  release(ownerId: string, name: string, quantity?: number): Promise<QuotaView>;
   /**
    * Adds credits, which are used once the limit of the period is reached, and remain after it.
    * @param key identifies the credits, for example the ID of a payment: the same key counts once
    */
-  addCredits(userId: string, name: string, quantity: number, key: string): Promise<QuotaView>;
+  addCredits(ownerId: string, name: string, quantity: number, key: string): Promise<QuotaView>;
   /** Every limit with what the user has used, what is left and when it starts again. */
-  list(userId: string): Promise<QuotaView[]>;
+  list(ownerId: string): Promise<QuotaView[]>;
 }
 
 /** `fastify.saas.settings`: the settings of the option `customSettings`. */
@@ -171,12 +174,14 @@ export function createDecorator(
     request.saas = await auth.service.authenticate(request.headers.authorization);
   };
   const requireUser = keepOrganization(agents?.admitAgents(requireSession) ?? requireSession);
+  const ofMembers = organizations ? createOrganizationGuards(requireUser, organizations) : NO_ORGANIZATIONS;
+  const admitOwner = createAdmitOwner(requireUser, ofMembers.requireMember);
   const requirePerson = keepOrganization(agents?.refuseAgents(requireSession) ?? requireSession);
   return Object.freeze({
     requireUser,
-    ...createEntitlementGuards(requireUser, subscription, plans),
+    ...createEntitlementGuards(admitOwner, subscription, plans),
     requireRecentAuth: createRecentAuthGuards(requirePerson, { hasSecondFactors, clock: context.clock }),
-    ...(organizations ? createOrganizationGuards(requireUser, organizations) : NO_ORGANIZATIONS),
+    ...ofMembers,
     authenticate: async (headers: RequestHeaders) => auth.service.authenticate(authorizationIn(headers)),
     entitles: subscription.entitles,
     hasFeature: subscription.hasFeature,
@@ -188,7 +193,7 @@ export function createDecorator(
       createCheckout: billing.checkout.create,
       ...billing.changes,
     }),
-    requireLimit: createLimitGuard(requireUser, billing.quotas, plans),
+    requireLimit: createLimitGuard(admitOwner, billing.quotas, plans),
     usage: Object.freeze(usageApi(billing.quotas)),
     reportUsage: billing.reportUsage,
     settings: Object.freeze({ get: async () => (await settings.custom?.get()) ?? {} }) as SettingsApi,

@@ -59,28 +59,48 @@ export function refuseMissingFactors({ secondFactor }: RecentAuthOptions, hasSec
   );
 }
 
+/** Whose plan counts for a guard. */
+export interface PlanOwner {
+  /** `organization`: that of the organization in which the request is made, as `requireMember`. Default: `user`. */
+  of?: 'user' | 'organization';
+}
+
+/** Returns a guard that admits users or members, and resolves to the ID of the user or organization. */
+export type AdmitOwner = (owner: PlanOwner | undefined) => (request: UserRequest) => Promise<string>;
+
+/** @param requireMember throws without the option `organizations` */
+export function createAdmitOwner(requireUser: UserGuard, requireMember: () => UserGuard): AdmitOwner {
+  return ({ of = 'user' } = {}) => {
+    const admit = of === 'user' ? requireUser : requireMember();
+    return async (request) => {
+      await admit(request);
+      return (of === 'user' ? request.saas.user.id : request.saas.organization?.id) ?? '';
+    };
+  };
+}
+
 /** Creates `requireEntitled` and `requireFeature`. */
 export function createEntitlementGuards(
-  requireUser: UserGuard,
+  admitOwner: AdmitOwner,
   { entitles, hasFeature }: SubscriptionService,
   known: KnownPlans,
 ) {
   return {
-    requireEntitled(plan?: string): UserGuard {
+    requireEntitled(plan?: string, owner?: PlanOwner): UserGuard {
       refuseUnknownPlan(plan, known);
+      const admit = admitOwner(owner);
       return async (request) => {
-        await requireUser(request);
-        if (await entitles(request.saas.user.id, plan)) return;
+        if (await entitles(await admit(request), plan)) return;
         const needed = plan === undefined ? 'a subscription' : `a subscription to ${plan}`;
         throw httpErrors.FORBIDDEN({ message: `This requires ${needed}.` });
       };
     },
 
-    requireFeature(feature: string): UserGuard {
+    requireFeature(feature: string, owner?: PlanOwner): UserGuard {
       refuseUnknownFeature(feature, known);
+      const admit = admitOwner(owner);
       return async (request) => {
-        await requireUser(request);
-        if (await hasFeature(request.saas.user.id, feature)) return;
+        if (await hasFeature(await admit(request), feature)) return;
         throw billingErrors.FEATURE_NOT_INCLUDED({
           message: `Your plan does not include the feature ${feature}.`,
         });
@@ -91,15 +111,15 @@ export function createEntitlementGuards(
 
 /** Creates `requireLimit`. */
 export function createLimitGuard(
-  requireUser: UserGuard,
+  admitOwner: AdmitOwner,
   { consume }: Quotas,
   known: KnownPlans,
-): (name: string) => UserGuard {
-  return (name) => {
+): (name: string, owner?: PlanOwner) => UserGuard {
+  return (name, owner) => {
     refuseUnknownLimit(name, known);
+    const admit = admitOwner(owner);
     return async (request) => {
-      await requireUser(request);
-      const { allowed, limit, resetsAt } = await consume(request.saas.user.id, name);
+      const { allowed, limit, resetsAt } = await consume(await admit(request), name);
       if (allowed) return;
       const again = resetsAt === null ? '' : ` It starts again at ${resetsAt}.`;
       throw billingErrors.LIMIT_REACHED({ message: `Your plan includes ${limit} of ${name}.${again}` });

@@ -6,6 +6,8 @@ import type { EmailModule } from '../shared/email/module.js';
 import type { AuthModule, UsersModule } from './auth/module.js';
 import { userNotFound } from './auth/users/users.js';
 import type { SaasBase } from './base.js';
+import type { BillingModule } from './billing/module.js';
+import type { OwnerOf } from './billing/plugin.js';
 import type { SaasEventBus } from './events.js';
 import type { UserGuard, UserRequest } from './guards.js';
 import type { OrganizationUser, OrganizationUsers } from './organizations/dependencies.js';
@@ -20,12 +22,13 @@ export interface OrganizationsOptions {
   auth: AuthModule;
   events: SaasEventBus;
   email: EmailModule;
+  billing: BillingModule;
 }
 
 /** Loads organizations if they are enabled. */
 export async function openOrganizations(
   base: SaasBase,
-  { users, auth, events, email }: OrganizationsOptions,
+  { users, auth, events, email, billing }: OrganizationsOptions,
 ) {
   const { context, values, runtime, publicUrl, accountAddress } = base;
   const create = async () => {
@@ -37,6 +40,7 @@ export async function openOrganizations(
     const own = `${values.accountPages ? accountAddress : ''}/organization/invitation`;
     return createOrganizationsModule(context, {
       users: organizationUsers(users),
+      billing,
       roles: runtime.organizationRoles,
       mail: createInvitationMail({
         outbox: email.service,
@@ -112,6 +116,24 @@ function organizationUsers({ userDocuments }: UsersModule): OrganizationUsers {
 
 /** The header that names the organization of a request. */
 const HEADER = 'x-organization';
+
+/**
+ * Whose subscriptions a request is about: those of the organization that the header names, if the user may manage its payments, else the
+ * user's. The organization of the session does not count, so that nobody pays for another one than the page shows.
+ */
+export function createOwnerOf(organizations: OrganizationsModule | undefined): OwnerOf {
+  return async (request) => {
+    const { user } = request.saas;
+    const named = request.headers[HEADER];
+    if (named === undefined) return user;
+    if (!organizations) throw organizationErrors.ORGANIZATION_NOT_FOUND();
+    const { access } = organizations;
+    const member = await access.memberOf(String(named), user.id);
+    access.demand(member, 'billing:manage');
+    const { id, billingEmail: email } = member.organization;
+    return { id, email };
+  };
+}
 
 /** Creates `requireMember` and `requirePermission`. */
 export function createOrganizationGuards(

@@ -12,10 +12,11 @@ import { createAccountMailsModule, createAuthModule, createUsersModule } from '.
 import { registerSessionTokenKinds } from './auth/sessions/jwt.js';
 import { type MountOptions, openBase, type SaasBase } from './base.js';
 import { createBillingModule } from './billing/module.js';
-import { billingUsers } from './billing-users.js';
+import { billingOwners } from './billing-owners.js';
 import { createDecorator } from './decorator.js';
 import { createEventBus } from './events.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
+import { organizationCollections } from './organizations/store.js';
 import { openOrganizations } from './organizations.js';
 import { registerSaasRoutes } from './routes.js';
 import { createSettingsModule, openCustomSettings } from './settings/module.js';
@@ -94,7 +95,7 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
     ...events,
     editCheckout: hooks?.checkoutSession,
     config: values,
-    users: billingUsers(userDocuments),
+    owners: billingOwners(userDocuments, organizationCollections(context.store).organizations),
     outbox: email.service,
     publicUrl,
   });
@@ -104,8 +105,8 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
     users: userDocuments,
     summaryOf: billing.summaryOf,
     siteName: settings.siteName,
-    marksProfileChanges: values.paymentSecretKey !== undefined,
-    profileChanged: billing.sendProfiles,
+    profileMark: billing.profileMark,
+    profileChanged: billing.profileChanged,
     customers: billing.customers,
   });
   const { mails } = createAccountMailsModule(context, {
@@ -136,7 +137,7 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
   const loginProviders = await openLoginProviders(base, { auth, readUser, messages });
   const passkeys = await openPasskeys(base, { auth, readUser, messages, name: brand.name });
   const agents = await openAgents(base, { users, events, readUser, name: brand.name });
-  const organizations = await openOrganizations(base, { users, auth, events, email });
+  const organizations = await openOrganizations(base, { billing, users, auth, events, email });
   return { billing, users, secondFactors, auth, loginProviders, passkeys, agents, organizations };
 }
 

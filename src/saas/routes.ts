@@ -17,6 +17,7 @@ import type { SaasBase } from './base.js';
 import type { SaasDecorator } from './decorator.js';
 import type { SaasModules } from './modules.js';
 import type { ResolvedSaas } from './options.js';
+import { createOwnerOf } from './organizations.js';
 import { profilePlugin } from './profile/plugin.js';
 
 /** Those that have routes. */
@@ -104,7 +105,7 @@ async function openApi(base: SaasBase, { modules, rules }: SaasRoutesOptions): P
       if (organizations) await open.register(organizations.plugin);
       await open.register(profilePlugin, users.directory);
       await open.register(settings.plugin);
-      await open.register(billing.plugin);
+      await open.register((routes) => billing.plugin(routes, createOwnerOf(organizations)));
       await open.register(email.plugin);
       await open.register(healthPlugin, { store: context.store, wrap: ok });
       await open.register(openApiPlugin, {

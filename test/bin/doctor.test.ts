@@ -222,7 +222,7 @@ t.test('the doctor reports usage and profiles that do not reach the payment prov
   const report = (key: string, more: Partial<UsageDocument>) =>
     usage.insert({
       id: `use_${key}`,
-      userId: 'usr_1',
+      ownerId: 'usr_1',
       meter: 'requests',
       quantity: 1,
       key,
@@ -236,7 +236,7 @@ t.test('the doctor reports usage and profiles that do not reach the payment prov
   await report('refused an hour ago', { attempts: 5, reportedAt: now - HOUR, dueAt: now + HOUR });
   await report('without a customer', { reportedAt: days(3), dueAt: now + HOUR });
   const customers = customerCollection(store);
-  await customers.insert({ id: 'cus_1', userId: 'usr_1', createdAt: 1 });
+  await customers.insert({ id: 'cus_1', ownerId: 'usr_1', createdAt: 1 });
   const env = { DATABASE_URI: 'sqlite:app.db' };
   t.same((await doctor(t, SAAS, env, folder)).warnings, []);
 
@@ -245,7 +245,7 @@ t.test('the doctor reports usage and profiles that do not reach the payment prov
   for (const key of ['c', 'd', 'e']) await report(key, { reportedAt: days(2), dueAt: now - 2 * HOUR });
   await customers.insert({
     id: 'cus_2',
-    userId: 'usr_2',
+    ownerId: 'usr_2',
     createdAt: 1,
     profileRejectedAt: now,
     profileRejection: 'StripeInvalidRequestError email_invalid 400',
@@ -259,7 +259,7 @@ t.test('the doctor reports usage and profiles that do not reach the payment prov
   const times = { at: now, statusAt: now, heardAt: now, rev: 1, createdAt: now, updatedAt: now };
   await subscriptionCollection(store).insert({
     id: 'sub_test',
-    userId: 'usr_1',
+    ownerId: 'usr_1',
     livemode: false,
     ...terms,
     ...times,

@@ -7,7 +7,8 @@ import type { Store } from '../../src/core/storage/collection.js';
 import { userCollection } from '../../src/saas/auth/store.js';
 import type { BillingModuleOptions } from '../../src/saas/billing/context.js';
 import { type BillingModule, createBillingModule } from '../../src/saas/billing/module.js';
-import { billingUsers } from '../../src/saas/billing-users.js';
+import { billingOwners } from '../../src/saas/billing-owners.js';
+import { organizationCollections } from '../../src/saas/organizations/store.js';
 import { NO_EFFECT, SILENT_AUDIT } from './effects.js';
 import { committing } from './events.js';
 import { countedRandom } from './random.js';
@@ -15,7 +16,7 @@ import { countedRandom } from './random.js';
 /** Billing without HTTP, with its jobs, which run only on request. */
 export interface TestBilling extends BillingModule {
   /** `profiles` and `recovery` are absent without an API key. */
-  jobs: { reconcile: Job; retryUnmatched: Job; purge: Job; profiles?: Job; recovery?: Job };
+  jobs: { reconcile: Job; retryUnmatched: Job; purge: Job; profiles?: Job; recovery?: Job; seats?: Job };
   /** Absent without an API key. */
   sendUsage: Job | undefined;
   purgeUsage: Job | undefined;
@@ -42,7 +43,7 @@ export function billingOn(
     },
     {
       config: { billingReturnUrlRelative: '/settings/billing', pastDue: 'entitled', ...config },
-      users: billingUsers(userCollection(store)),
+      owners: billingOwners(userCollection(store), organizationCollections(store).organizations),
       outbox: { mail: () => NO_EFFECT },
       event: committing(),
       publicUrl: () => 'https://app.example.test',
@@ -55,9 +56,17 @@ export function billingOn(
   if (!reconcile || !retryUnmatched || !purge) throw new Error('The jobs of billing have other names.');
   const profiles = jobs.get('customer-profiles');
   const recovery = jobs.get('billing-event-recovery');
+  const seats = jobs.get('organization-seats');
   return {
     ...billing,
-    jobs: { reconcile, retryUnmatched, purge, ...(profiles && { profiles }), ...(recovery && { recovery }) },
+    jobs: {
+      reconcile,
+      retryUnmatched,
+      purge,
+      ...(profiles && { profiles }),
+      ...(recovery && { recovery }),
+      ...(seats && { seats }),
+    },
     sendUsage: jobs.get('billing-usage'),
     purgeUsage: jobs.get('billing-usage-purge'),
   };

@@ -76,7 +76,7 @@ const seconds = (milliseconds: number | undefined) =>
 function shownStored(stored: SubscriptionDocument | null): string {
   if (!stored) return 'unknown';
   return JSON.stringify({
-    user: stored.userId,
+    user: stored.ownerId,
     customer: stored.customerId,
     status: stored.status,
     plan: stored.plan,
@@ -160,7 +160,7 @@ async function wrongPayments(world: World, store: Store): Promise<string[]> {
     const stored = await payments.findOne({ id: invoice });
     const [disputed] = stored?.disputes ?? [];
     const is = stored && [
-      stored.userId,
+      stored.ownerId,
       stored.subscriptionId,
       stored.status,
       stored.amount,
@@ -179,7 +179,7 @@ async function wrongPayments(world: World, store: Store): Promise<string[]> {
   for (const truth of world.purchases.values()) {
     const stored = await purchases.findOne({ id: truth.id });
     const payment = await payments.findOne({ id: truth.charge.intent });
-    const is = stored && [stored.userId, stored.status, stored.items, stored.plan, stored.amount];
+    const is = stored && [stored.ownerId, stored.status, stored.items, stored.plan, stored.amount];
     const { userId, status, price, quantity } = truth;
     const plan = PRICES[price]?.lookupKey;
     const should = [userId, status, [{ priceId: price, quantity }], plan, amountOf(truth)];

@@ -1,3 +1,4 @@
+import { referenceTo } from '../../src/saas/billing/owners.js';
 import type { Json } from '../../src/saas/billing/provider/json.js';
 
 /** The objects of the simulated payment provider, in the formats of four API versions. */
@@ -79,7 +80,7 @@ export function subscriptionObject(subscription: WorldSubscription): Json {
     status,
     created,
     livemode: false,
-    metadata: isSigned ? { userId } : {},
+    metadata: isSigned ? referenceTo(userId) : {},
     items: { object: 'list', has_more: items.length > 10, data: items.slice(0, 10) },
     ...(!isNew && { ...periodOf(subscription), plan: planObject(price), quantity }),
     ...discountFields(subscription),
@@ -180,7 +181,7 @@ export function invoiceObject(
   }: { attempts: number; isLast: boolean; isOutside?: boolean; now: number },
 ): Json {
   const { id: subscription, customer, userId, isSigned, version } = sold;
-  const details = { subscription, metadata: isSigned ? { userId } : {} };
+  const details = { subscription, metadata: isSigned ? referenceTo(userId) : {} };
   const isPaid = status === 'paid';
   return {
     id,

@@ -59,6 +59,14 @@ export interface StripeApi {
 /** Returns null for an unknown object, and an object with `error` to reject the call. */
 export type Handler = (call: ProviderCall, id: string) => Json | null;
 
+const metadataIn = (form: URLSearchParams): Json =>
+  Object.fromEntries(
+    [...form].flatMap(([name, value]) => {
+      const key = /^metadata\[(\w+)\]$/.exec(name)?.[1];
+      return key === undefined ? [] : [[key, value]];
+    }),
+  );
+
 /** @param world the state and the clock of the provider */
 export async function stripeApi(world: World): Promise<StripeApi> {
   const calls: ProviderCall[] = [];
@@ -77,7 +85,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       object: prefix === 'bps' ? 'billing_portal.session' : 'checkout.session',
       customer: form.get('customer'),
       client_reference_id: form.get('client_reference_id'),
-      metadata: { userId: form.get('metadata[userId]') },
+      metadata: metadataIn(form),
       mode: form.get('mode'),
       status: 'open',
       expires_at: world.now + 86_400,
@@ -132,7 +140,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
         object: 'customer',
         email: form.get('email'),
         name: form.get('name'),
-        metadata: { userId: form.get('metadata[userId]') },
+        metadata: metadataIn(form),
       };
       customers.set(key, customer);
       return customer;
@@ -190,9 +198,9 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       return listOf(lineItems.get(id) ?? (purchase ? lineItemsOf(purchase) : []), call);
     },
     'GET /v1/customers/search': ({ query }) => {
-      const userId = /^metadata\['userId'\]:'(.*)'$/.exec(query.get('query') ?? '')?.[1];
+      const [, key = '', id] = /^metadata\['(\w+)'\]:'(.*)'$/.exec(query.get('query') ?? '') ?? [];
       const data = [...customers.values()].filter(
-        ({ metadata }) => (metadata as Json | undefined)?.['userId'] === userId,
+        ({ metadata }) => (metadata as Json | undefined)?.[key] === id,
       );
       return { object: 'search_result', url: '/', has_more: false, data };
     },

@@ -3,6 +3,11 @@ import type { Session, User } from './schemas.js';
 
 /** For whom a request is made: a person with a session, or with an access token of a program that acts for them. */
 
+/** The IDs of organizations begin with it. */
+export const ORGANIZATION_ID_PREFIX = 'org_';
+
+export const isOrganizationId = (id: string): boolean => id.startsWith(ORGANIZATION_ID_PREFIX);
+
 /** The organization in which a request is made, as far as the person is a member of it. */
 export interface OrganizationIdentity {
   /** `org_…` */

@@ -1,4 +1,5 @@
 import type { TSchema } from 'typebox';
+import { isOrganizationId } from '../../core/http/identity.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { Page } from '../../core/storage/collection.js';
 import type { Console } from '../../shared/console-kit/console.js';
@@ -24,17 +25,17 @@ export async function billingPagesPlugin(
 ): Promise<void> {
   const search = {
     label: 'Search',
-    hint: 'The ID of a subscription or a payment, or the ID or e-mail address of a user.',
+    hint: 'The ID of a subscription or a payment, the ID or e-mail address of a user, or the ID of an organization.',
     maxLength: 254,
   };
 
-  /** A search for a user lists what belongs to the user, any other text is an ID. */
+  /** A search for an owner lists what belongs to the owner, any other text is an ID. */
   const read =
     <T>(list: (query: RecordQuery) => Promise<Page<T>>) =>
     async ({ search: text, filters: { status }, after, limit }: ListQuery): Promise<Page<T>> => {
       if (text === undefined) return list({ status, after, limit });
-      const userId = await resolveUser(text);
-      return list(userId === undefined ? { id: text, after, limit } : { userId, after, limit });
+      const ownerId = isOrganizationId(text) ? text : await resolveUser(text);
+      return list(ownerId === undefined ? { id: text, after, limit } : { ownerId, after, limit });
     };
 
   registerList<SubscriptionRecord>(fastify, console, {
@@ -82,8 +83,8 @@ export async function billingPagesPlugin(
 
 const userColumn: Column<SubscriptionRecord | PaymentRecord> = {
   label: 'User',
-  text: ({ email, userId }) => email ?? userId,
-  href: ({ email, userId }) => (email === null ? null : `users/${userId}`),
+  text: ({ email, ownerId }) => email ?? ownerId,
+  href: ({ email, ownerId }) => (email === null || isOrganizationId(ownerId) ? null : `users/${ownerId}`),
 };
 
 const idColumn: Column<SubscriptionRecord | PaymentRecord> = {

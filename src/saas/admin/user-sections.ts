@@ -59,7 +59,7 @@ const section = <Item>(given: UserSection<Item>): UserSection<never> => given as
 /** What the other domains store about a user: the first rows, with links to the lists. */
 export function createUserSections(sources: UserSectionSources): readonly UserSection<never>[] {
   const { billing, purchases, mails, audit } = sources;
-  const first = (userId: string, limit: number) => ({ userId, limit, after: undefined });
+  const first = (userId: string, limit: number) => ({ ownerId: userId, limit, after: undefined });
   return [
     section({
       title: 'Subscriptions',

@@ -22,7 +22,7 @@ import { activityCollection, createActivity } from './sessions/activity.js';
 import { keepRefreshTokensInCookies } from './sessions/browser-sessions.js';
 import type { registerSessionTokenKinds } from './sessions/jwt.js';
 import { createSessionTokens } from './sessions/tokens.js';
-import { type PresentUser, sessionCollection, toUserView, type Users } from './store.js';
+import { type PresentUser, type ProfileMark, sessionCollection, toUserView, type Users } from './store.js';
 import { createAccountExport, createSendExport } from './users/export.js';
 import { createSuspension } from './users/suspension.js';
 import { createUserLists } from './users/user-lists.js';
@@ -36,32 +36,21 @@ export interface UsersModuleOptions {
   /** Returns the subscription of a user, which is part of the public representation. */
   summaryOf(user: Parameters<PresentUser>[0]): SubscriptionSummary;
   siteName(): Promise<string>;
-  /** Whether changes of addresses and names are marked for another system. Default: false. */
-  marksProfileChanges?: boolean;
-  /** Called after an address or a name has changed, so that other systems receive it soon. */
-  profileChanged?(): void;
+  /** For the commit of another address or name, which other systems shall receive: a mark, and what follows the commit. */
+  profileMark: ProfileMark;
+  profileChanged: Effect;
   customers: CustomerOwners;
   event: EventOf<AuthEvents>;
 }
 
 export function createUsersModule(
   context: ModuleContext,
-  {
-    users,
-    summaryOf,
-    siteName,
-    marksProfileChanges = false,
-    profileChanged: afterCommit = () => undefined,
-    customers,
-    event,
-  }: UsersModuleOptions,
+  { users, summaryOf, siteName, profileMark, profileChanged, customers, event }: UsersModuleOptions,
 ) {
-  const { store, clock } = context;
+  const { store } = context;
   const presentUser: PresentUser = (user) => toUserView(user, summaryOf(user));
   const documents = foreignHashCollection(store);
   const foreignHashes = createForeignHashes({ ...context, documents });
-  const profileChanged: Effect = { writes: [], afterCommit };
-  const profileMark = () => (marksProfileChanges ? { profileChangedAt: clock.now() } : {});
   const dependencies = {
     ...context,
     users,

@@ -5,10 +5,10 @@ import type { Clock } from '../../core/kernel/clock.js';
 import { newId, type Random } from '../../core/kernel/secrets.js';
 import type { UsedLink } from '../../core/ops/used-links.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
+import type { BilledRecord } from '../billing/owners.js';
 import { publicMetadataOf, type StoredMetadata } from './users/metadata.js';
 
-export interface UserDocument {
-  id: string;
+export interface UserDocument extends BilledRecord {
   /** Lower-case ASCII. */
   email: string;
   /** Absent if not provided. */
@@ -24,8 +24,6 @@ export interface UserDocument {
   emailVersion?: number;
   /** Incremented by every change of the name, the address and the metadata by user or host, so that none is lost; absent before the first. */
   profileVersion?: number;
-  /** When the address or the name last changed. Absent if no other system has older values. */
-  profileChangedAt?: number;
   /** When the address was last registered again. Written so that a registration takes as long as that of a new address. */
   registrationRepeatedAt?: number;
   /** Set while the account must not sign in. */
@@ -53,24 +51,6 @@ export interface UserDocument {
   /** JSON objects of the host: see `metadata.ts`. Absent if they are empty. */
   publicMetadata?: string;
   privateMetadata?: string;
-  /** Start of the deletion of the account, which is irrevocable. */
-  deletingAt?: number;
-  /** Status of the best subscription as of the last billing sync. */
-  subscriptionStatus: string;
-  subscriptionPlan: string;
-  /** The subscriptions that can grant access, as of the last billing sync; absent before the first. */
-  subscriptionsHeld?: {
-    id: string;
-    status: string;
-    plan: string;
-    startedAt: number;
-    trialEnd?: number;
-    pastDueSince?: number;
-  }[];
-  /** The plan that the operator granted to the user. */
-  grant?: { plan: string; since: number; until?: number };
-  /** Incremented by every billing sync; absent before the first. */
-  subscriptionRev?: number;
   /** Incremented when the user becomes a member of an organization; absent before the first. */
   organizationRev?: number;
   createdAt: number;

@@ -10,6 +10,7 @@ import type { Wait } from './events/leases.js';
 import { figureCollections } from './figures/store.js';
 import type { BillingEvents, BillingOutbox } from './notifications.js';
 import type { BillingConfiguration } from './options.js';
+import type { BillingOwner, BillingOwners } from './owners.js';
 import { createPlans } from './plans/plans.js';
 import type { CheckoutParameters } from './provider/checkout-sessions.js';
 import { createDashboardUrl } from './provider/dashboard.js';
@@ -19,7 +20,6 @@ import { quotaCollections } from './quotas/store.js';
 import type { CheckoutOrder } from './schemas.js';
 import { billingCollections } from './store.js';
 import { usageCollection } from './usage/reports.js';
-import type { BillingOwner, BillingOwners } from './owners.js';
 
 export interface BillingModuleOptions {
   config: BillingConfiguration;
@@ -39,8 +39,8 @@ export interface BillingModuleOptions {
 export interface NewCheckoutSession {
   /** As the order has them, in the names of the provider. */
   parameters: CheckoutParameters;
-  /** Who buys. */
-  user: { id: string; email: string };
+  /** Who buys: a user, or an organization with the address for its invoices. */
+  owner: { id: string; email: string };
   /** What is bought, and the options that code on the server has set. */
   order: CheckoutOrder;
 }

@@ -1,8 +1,8 @@
 import type { SubscriptionStatus, SubscriptionSummary } from '../../core/http/schemas.js';
 import { type Clock, DAY } from '../../core/kernel/clock.js';
 import { isLiveKey, type PastDue } from './options.js';
+import type { BilledRecord, PlanGrant } from './owners.js';
 import { MAIN_FAMILY, type Plans, UNKNOWN_PLAN } from './plans/plans.js';
-import type { AccessTerms, PlanGrant } from './owners.js';
 
 /**
  * Which of the things that users hold give access, and which of them is shown.
@@ -92,15 +92,6 @@ export const grantTerms = ({ plan, since, until }: PlanGrant): EntitlementTerms 
   until,
 });
 
-/** The part of a user's record that billing writes. */
-export interface SubscriptionRecord {
-  id: string;
-  subscriptionStatus: string;
-  /** Absent before the first. */
-  subscriptionsHeld?: AccessTerms[];
-  grant?: PlanGrant;
-}
-
 /** `User.subscription` at this moment. Trials, grace periods and grants end without a write to the record. */
 export function createSummaryOf({
   pastDue,
@@ -113,7 +104,11 @@ export function createSummaryOf({
   plans: Pick<Plans, 'familyOf'>;
   clock: Clock;
 }) {
-  return ({ subscriptionStatus, subscriptionsHeld = [], grant }: SubscriptionRecord): SubscriptionSummary => {
+  return ({
+    subscriptionStatus,
+    subscriptionsHeld = [],
+    grant,
+  }: Pick<BilledRecord, 'subscriptionStatus' | 'subscriptionsHeld' | 'grant'>): SubscriptionSummary => {
     const bought: EntitlementTerms[] = subscriptionsHeld.filter(counts);
     const held = grant ? [...bought, grantTerms(grant)] : bought;
     const now = clock.now();

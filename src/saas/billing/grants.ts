@@ -4,8 +4,8 @@ import { auditActor, type Operator } from '../../core/ops/audit.js';
 import type { Effect } from '../../core/ops/commit.js';
 import type { BillingContext } from './context.js';
 import { NO_SUBSCRIPTION } from './entitlement.js';
+import { ownerNotFound, type PlanGrant } from './owners.js';
 import { type KnownPlans, UNKNOWN_PLAN } from './plans/plans.js';
-import type { PlanGrant } from './owners.js';
 
 /** Plans that the operator gives to users, with or without a payment provider. */
 export type Grants = ReturnType<typeof createGrants>;
@@ -22,17 +22,15 @@ export interface GivenPlan {
 const PLAN = /^[\w .-]{1,100}$/;
 
 export function createGrants({ owners, plans, audit, commit, clock }: BillingContext) {
-  const notFound = () => httpErrors.NOT_FOUND({ message: 'The user was not found.' });
-
   const find = async (ownerId: string) => {
     const user = await owners.find(ownerId);
-    if (!user) throw notFound();
+    if (!user) throw ownerNotFound(ownerId);
     return user;
   };
 
   const write = async (ownerId: string, grant: PlanGrant | null, record: Effect) => {
     const { committed } = await commit([owners.granting(ownerId, grant), record]);
-    if (!committed) throw notFound();
+    if (!committed) throw ownerNotFound(ownerId);
   };
 
   return {
@@ -45,7 +43,12 @@ export function createGrants({ owners, plans, audit, commit, clock }: BillingCon
       const { grant: before } = await find(ownerId);
       const previous = before === undefined ? '' : `, before: ${describe(before)}`;
       const detail = describe(given) + previous;
-      const record = audit.entry({ event: 'plan.granted', subject: ownerId, ...auditActor(operator), detail });
+      const record = audit.entry({
+        event: 'plan.granted',
+        subject: ownerId,
+        ...auditActor(operator),
+        detail,
+      });
       await write(ownerId, { plan, since: now, ...(until !== undefined && { until }) }, record);
     },
 

@@ -1,6 +1,7 @@
 import { allOf } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
 import { type EntitlementTerms, grantTerms, isEntitled } from './entitlement.js';
+import type { PlanGrant } from './owners.js';
 import { findPaymentOf, isPaymentOf, type PurchaseDocument } from './purchases.js';
 import {
   isReturned,
@@ -9,7 +10,6 @@ import {
   type PaymentDocument,
   type SubscriptionDocument,
 } from './store.js';
-import type { PlanGrant } from './owners.js';
 
 /**
  * What users hold: subscriptions, one-time purchases of plans, and the plan that the operator granted. Everything that depends on it

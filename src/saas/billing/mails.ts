@@ -5,11 +5,11 @@ import type { BillingContext } from './context.js';
 import { isProviderError } from './errors.js';
 import { type PaymentEvent, readInvoice } from './events/provider-objects.js';
 import { BILLING_MAILS, type BillingMail } from './notifications.js';
+import type { BillingOwner } from './owners.js';
 import { UNKNOWN_PLAN } from './plans/plans.js';
 import { type Card, readCard } from './provider/cards.js';
 import { asInteger, asLink, asList, asObject, asText, asTime, idOf, type Json } from './provider/json.js';
 import type { SubscriptionDocument } from './store.js';
-import type { BillingOwner } from './owners.js';
 
 /** The e-mails about payments. Each is sent for an event of the provider, in the commit of the event. */
 

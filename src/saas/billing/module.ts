@@ -23,7 +23,7 @@ import { createGrants } from './grants.js';
 import { createHoldings } from './holdings.js';
 import { createCatalog } from './plans/catalog.js';
 import { createLookupKeys } from './plans/lookup-keys.js';
-import { billingAdminPlugin, billingPlugin } from './plugin.js';
+import { billingAdminPlugin, billingPlugin, type OwnerOf } from './plugin.js';
 import { createOpenPortal } from './portal.js';
 import { createProjector } from './projection.js';
 import { createPurchaseList } from './purchases.js';
@@ -31,6 +31,8 @@ import { createQuotas } from './quotas/service.js';
 import { type BillingJobDependencies, createBillingJobs } from './reconcile.js';
 import { createRecords } from './records.js';
 import { createResync } from './resync.js';
+import { createSeatJob } from './seat-job.js';
+import { createSeats } from './seats.js';
 import { CUSTOMER_COLLECTION } from './store.js';
 import { createSubscriptionChanges } from './subscription/changes.js';
 import { createDuplicates } from './subscription/duplicates.js';
@@ -52,13 +54,14 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
   const events = createPaymentEvents(context, writes);
   const { processor } = events;
 
+  const seats = createSeats(context);
   const purchases = createPurchaseList(context);
   const subscription = createSubscriptionService(context, { ...writes, ...events });
-  const changes = createSubscriptionChanges(context, { writer, holdings, subscription, sync });
+  const changes = createSubscriptionChanges(context, { writer, holdings, seats, subscription, sync });
   const lookupKeys = createLookupKeys(context);
   const catalog = createCatalog(context, { links, lookupKeys });
   const ensureCustomer = createEnsureCustomer(context, links, processor.replayUnmatched);
-  const checkout = createCheckoutService(context, { ensureCustomer, holdings, catalog, trials, sync });
+  const checkout = createCheckoutService(context, { ensureCustomer, holdings, seats, catalog, trials, sync });
   const userApi = {
     openPortal: createOpenPortal(context, links),
     checkout,
@@ -74,6 +77,7 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
     close: deletion.cancelSubscriptions,
     delete: deletion.deleteBillingData,
   });
+  if (gateway) product.jobs.add('organization-seats', createSeatJob(context, { holdings, changes }));
   const isConfigured = gateway !== undefined || context.webhookSecrets.length > 0;
   if (isConfigured) product.jobs.add('billing-figures', createFigureJob(context));
   addJobs(product.jobs, context, { ...events, links, sync });
@@ -90,6 +94,7 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
     webhook: events.webhook,
     paymentEvents: context.paymentEvents,
     eventLog: events.eventLog,
+    seats,
     records: createRecords(context, links),
     /** Absent if neither an API key nor a webhook secret is configured. */
     figures: isConfigured ? createBillingFigures(context) : undefined,
@@ -104,10 +109,15 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
       replayUnmatched: options.replayEvents === false ? undefined : processor.replayUnmatched,
     }),
     /** Sends changed addresses and names to the provider soon. */
-    sendProfiles: gateway ? () => void product.jobs.runNow('customer-profiles') : () => undefined,
+    profileChanged: {
+      writes: [],
+      afterCommit: () => (gateway ? void product.jobs.runNow('customer-profiles') : undefined),
+    },
+    /** For the commit of another address or name. */
+    profileMark: () => (gateway ? { profileChangedAt: context.clock.now() } : {}),
     /** The routes for users. */
-    plugin: (fastify: FastifyTypebox) =>
-      billingPlugin(fastify, { ...userApi, allowPause: config.billingAllowPause === true }),
+    plugin: (fastify: FastifyTypebox, ownerOf: OwnerOf) =>
+      billingPlugin(fastify, { ...userApi, ownerOf, allowPause: config.billingAllowPause === true }),
     /** The routes for the operator. */
     adminPlugin: (fastify: FastifyTypebox) => billingAdminPlugin(fastify, duplicates),
     /** The route for the provider. In a separate context, because it replaces the body parser. */

@@ -1,6 +1,7 @@
 import type { ActingProgram } from '../../core/http/identity.js';
 import type { SubscriptionStatus } from '../../core/http/schemas.js';
 import type { Outbox } from '../../shared/email/outbox.js';
+import type { OwnerReference } from './owners.js';
 
 /** What integrators receive as events, once the change is stored. */
 export interface BillingEvents {
@@ -55,15 +56,13 @@ export const BILLING_EVENTS: Record<keyof BillingEvents, true> = {
   'usage.failed': true,
 };
 
-/** What all notifications have. */
-interface Notification {
+/** What all notifications have: whom they are about, and more. */
+type Notification = OwnerReference & {
   /** That of the provider's event, if it reports one. */
   id: string;
   /** ISO 8601: the provider's time, if known. */
   at: string;
-  /** Whom it is about. */
-  ownerId: string;
-}
+};
 
 /** An invoice of the payment provider. */
 interface InvoiceNotification {

@@ -1,3 +1,4 @@
+import type { FastifyRequest } from 'fastify';
 import type { Static, TSchema } from 'typebox';
 import { actingProgramOf } from '../../core/http/identity.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
@@ -48,7 +49,11 @@ const PROVIDER_TIMEOUT_MS = 10_000;
 /** The same with a payment, which banks confirm slowly, and a look at its result. */
 const CHANGE_TIMEOUT_MS = 20_000;
 
+/** Who buys: the user of a request, or the organization that it names. @throws AppError if the user may not buy for it */
+export type OwnerOf = (request: FastifyRequest) => Promise<{ id: string; email: string }>;
+
 export interface BillingPluginOptions {
+  ownerOf: OwnerOf;
   openPortal: OpenPortal;
   checkout: CheckoutService;
   subscription: SubscriptionService;
@@ -73,48 +78,48 @@ export async function billingPlugin(fastify: FastifyTypebox, options: BillingPlu
 }
 
 function addHostedPages(fastify: FastifyTypebox, options: BillingPluginOptions): void {
-  const { checkout, openPortal, subscription } = options;
+  const { ownerOf, checkout, openPortal, subscription } = options;
   fastify.post(
     '/billing/create-checkout-session',
     { ...forPeople, schema: { body: CheckoutBody, response: { 200: CheckoutAnswer } } },
-    async (request) => ok(await checkout.open(request.saas.user, request.body)),
+    async (request) => ok(await checkout.open(await ownerOf(request), request.body)),
   );
 
   fastify.post(
     '/billing/create-portal-session',
     { ...forPeople, schema: { body: PortalBody, response: { 200: PortalAnswer } } },
-    async (request) => ok(await openPortal(request.saas.user, request.body.returnPath)),
+    async (request) => ok(await openPortal((await ownerOf(request)).id, request.body.returnPath)),
   );
 
   fastify.post(
     '/billing/sync',
     { ...forPeople, schema: { body: SyncBody, response: { 200: SubscriptionAnswer } } },
-    async (request) => ok(await subscription.sync(request.saas.user, request.body.sessionId)),
+    async (request) => ok(await subscription.sync((await ownerOf(request)).id, request.body.sessionId)),
   );
 }
 
 function addReading(fastify: FastifyTypebox, options: BillingPluginOptions): void {
-  const { subscription, catalog, purchases, quotas } = options;
+  const { ownerOf, subscription, catalog, purchases, quotas } = options;
   const asking = { config: reading, handlerTimeout: PROVIDER_TIMEOUT_MS };
   fastify.get(
     '/billing/subscription',
     { ...asking, schema: { querystring: SubscriptionQuery, response: { 200: SubscriptionAnswer } } },
     async (request) => {
       const withNextInvoice = request.query.include === 'nextInvoice';
-      return ok(await subscription.current(request.saas.user.id, { withNextInvoice }));
+      return ok(await subscription.current((await ownerOf(request)).id, { withNextInvoice }));
     },
   );
 
   fastify.get(
     '/billing/holdings',
     { ...asking, schema: { response: { 200: HoldingsAnswer } } },
-    async (request) => ok(await subscription.holdings(request.saas.user.id)),
+    async (request) => ok(await subscription.holdings((await ownerOf(request)).id)),
   );
 
   fastify.get(
     '/billing/invoices',
     { ...asking, schema: { response: { 200: InvoicesAnswer } } },
-    async (request) => ok(await catalog.invoices(request.saas.user.id)),
+    async (request) => ok(await catalog.invoices((await ownerOf(request)).id)),
   );
 
   fastify.get(
@@ -126,21 +131,21 @@ function addReading(fastify: FastifyTypebox, options: BillingPluginOptions): voi
   fastify.get(
     '/billing/usage',
     { config: reading, schema: { response: { 200: UsageAnswer } } },
-    async (request) => ok(await quotas.list(request.saas.user.id)),
+    async (request) => ok(await quotas.list((await ownerOf(request)).id)),
   );
 
   fastify.get(
     '/billing/purchases',
     { config: reading, schema: { querystring: PageQuery, response: { 200: PurchasesAnswer } } },
     async (request) => {
-      const { items, next } = await purchases.page(request.saas.user.id, request.query.after);
+      const { items, next } = await purchases.page((await ownerOf(request)).id, request.query.after);
       return ok({ purchases: items, next });
     },
   );
 }
 
-function addChanges(fastify: FastifyTypebox, { changes, allowPause }: BillingPluginOptions): void {
-  /** A route that changes the user's subscription. */
+function addChanges(fastify: FastifyTypebox, { ownerOf, changes, allowPause }: BillingPluginOptions): void {
+  /** A route that changes a subscription. */
   const postChange = <Body extends TSchema>(
     path: string,
     body: Body,
@@ -155,7 +160,7 @@ function addChanges(fastify: FastifyTypebox, { changes, allowPause }: BillingPlu
       },
       async (request) => {
         const by: ChangedBy = [requestSource(request).ip, actingProgramOf(request.saas)];
-        return ok(await change(request.saas.user.id, request.body as Static<Body>, ...by));
+        return ok(await change((await ownerOf(request)).id, request.body as Static<Body>, ...by));
       },
     );
 
@@ -187,7 +192,7 @@ function addChanges(fastify: FastifyTypebox, { changes, allowPause }: BillingPlu
       async (request) => {
         const { quantity, ...order } = request.query as Static<typeof ChangeQuery>;
         const count = quantity === undefined ? undefined : Number(quantity);
-        return ok(await preview(request.saas.user.id, defined({ ...order, quantity: count })));
+        return ok(await preview((await ownerOf(request)).id, defined({ ...order, quantity: count })));
       },
     );
 

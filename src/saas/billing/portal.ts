@@ -1,4 +1,3 @@
-import type { User } from '../../core/http/schemas.js';
 import { invalidFields } from '../../core/kernel/errors.js';
 import type { BillingContext } from './context.js';
 import type { CustomerLinks } from './customers/customers.js';
@@ -12,11 +11,11 @@ import { returnPathProblem } from './options.js';
 export type OpenPortal = ReturnType<typeof createOpenPortal>;
 
 export function createOpenPortal({ gateway, config, returnUrl }: BillingContext, links: CustomerLinks) {
-  return async (user: User, returnPath = config.billingReturnUrlRelative): Promise<{ url: string }> => {
+  return async (ownerId: string, returnPath = config.billingReturnUrlRelative): Promise<{ url: string }> => {
     const problem = returnPathProblem(returnPath);
     if (problem) throw invalidFields({ path: 'returnPath', message: problem });
     if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
-    const [customerId] = await links.list(user.id);
+    const [customerId] = await links.list(ownerId);
     if (customerId === undefined) throw billingErrors.CUSTOMER_NOT_FOUND();
     return gateway.createPortal(customerId, returnUrl(returnPath));
   };

@@ -3,21 +3,24 @@ import { defined } from '../../core/kernel/fields.js';
 import type { BillingContext, CommitPart } from './context.js';
 import { mayEntitle, NO_SUBSCRIPTION, selectShown } from './entitlement.js';
 import type { HeldChanges, Holding, Holdings } from './holdings.js';
-import type { SubscriptionDocument } from './store.js';
 import { ACCESS_TERMS, type AccessTerms, type BillingOwner, type Projection } from './owners.js';
+import type { SubscriptionDocument } from './store.js';
 
 /** Copies the access terms of what users have bought to their records, so that reading a user needs no further query. */
 
 export type Projector = ReturnType<typeof createProjector>;
 
 export function createProjector(
-  { owners, plans, commitForOwner }: BillingContext,
+  { owners, plans, commitForOwner, clock }: BillingContext,
   { listBought }: Holdings,
   reportDuplicates: (ownerId: string, bought: readonly Holding[]) => Promise<CommitPart[]>,
 ) {
   const projectionOf = (bought: Holding[]): Projection => {
     const { status, plan } = selectShown(bought, plans) ?? NO_SUBSCRIPTION;
-    return { status, plan, held: bought.filter(mayEntitle).map(accessTermsOf) };
+    const held = bought.filter(mayEntitle).map(accessTermsOf);
+    // The number of members may have changed since the order.
+    const countsMembers = held.some((one) => plans.configOf(one.plan)?.seats === 'members');
+    return { status, plan, held, ...(countsMembers && { seatsDueAt: clock.now() }) };
   };
 
   /**

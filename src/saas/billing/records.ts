@@ -7,13 +7,13 @@ import type { CustomerLinks } from './customers/customers.js';
 import { Time } from './schemas.js';
 import type { PaymentDocument, SubscriptionDocument } from './store.js';
 
-/** Subscriptions and payments of all users, for the operator. */
+/** Subscriptions and payments of all owners, for the operator. */
 export type BillingRecords = ReturnType<typeof createRecords>;
 
 /** At most one condition narrows a list; the first one counts. */
 interface Narrowed {
   id?: string | undefined;
-  userId?: string | undefined;
+  ownerId?: string | undefined;
   status?: string | undefined;
 }
 
@@ -27,8 +27,9 @@ const NullableText = Nullable(Type.String());
 /** What every record has. */
 const owned = {
   id: Type.String(),
-  userId: Type.String(),
-  /** Null if the user has been deleted. */
+  /** `usr_…` or `org_…` */
+  ownerId: Type.String(),
+  /** Null if the owner has been deleted. */
   email: NullableText,
   status: Type.String(),
 };
@@ -70,7 +71,7 @@ export function createRecords(
   { subscriptions, payments, owners, dashboardUrl }: BillingContext,
   links: CustomerLinks,
 ) {
-  /** A page of the newest records, which name the address of their user. */
+  /** A page of the newest records, which name the address of their owner. */
   const read = async <T extends Owned, R>(
     collection: Pick<Collection<T>, 'page'>,
     sort: DeclaredField<T>,
@@ -79,10 +80,10 @@ export function createRecords(
   ): Promise<Page<R & Static<Type.TObject<typeof owned>>>> => {
     const query = { where: whereOf<T>(narrowed), sort, desc: true, after, limit };
     const { items, next } = await readPage(collection, query);
-    const owners = await Promise.all(items.map(({ userId }) => owners.find(userId)));
+    const found = await Promise.all(items.map(({ ownerId }) => owners.find(ownerId)));
     const recordOf = (document: T, index: number) => {
-      const { id, userId, status } = document;
-      return { id, userId, email: owners[index]?.email ?? null, status, ...view(document) };
+      const { id, ownerId, status } = document;
+      return { id, ownerId, email: found[index]?.email ?? null, status, ...view(document) };
     };
     return { next, items: items.map(recordOf) };
   };
@@ -115,16 +116,16 @@ export function createRecords(
         dashboardUrl: dashboardUrl(document.id),
       })),
 
-    /** The user's customers at the provider, the one for the next purchase first. */
-    customers: async (userId: string): Promise<{ id: string; dashboardUrl: string | null }[]> =>
-      (await links.list(userId)).map((id) => ({ id, dashboardUrl: dashboardUrl(id) })),
+    /** The owner's customers at the provider, the one for the next purchase first. */
+    customers: async (ownerId: string): Promise<{ id: string; dashboardUrl: string | null }[]> =>
+      (await links.list(ownerId)).map((id) => ({ id, dashboardUrl: dashboardUrl(id) })),
   };
 }
 
-type Owned = { id: string; userId: string; status: string };
+type Owned = { id: string; ownerId: string; status: string };
 
 /** One condition at most, so that an index serves it. A status that no document has finds nothing. */
-function whereOf<T extends Owned>({ id, userId, status }: Narrowed): Where<T> {
-  const where = id !== undefined ? { id } : userId !== undefined ? { userId } : status && { status };
+function whereOf<T extends Owned>({ id, ownerId, status }: Narrowed): Where<T> {
+  const where = id !== undefined ? { id } : ownerId !== undefined ? { ownerId } : status && { status };
   return (where ?? {}) as Where<T>;
 }

@@ -10,10 +10,10 @@ import type { SubscriptionSync, SyncedSubscription } from './subscription/sync.j
 export type Resync = ReturnType<typeof createResync>;
 
 export interface ResyncOptions {
-  userId?: string;
+  ownerId?: string;
   /** Compares the events since then, and syncs only the customers that they name. Default: all events of 30 days, all customers. */
   since?: number;
-  /** Compares no events, whose list is that of all users. Default: false. */
+  /** Compares no events, whose list is that of all owners. Default: false. */
   skipEvents?: boolean;
   /** Reports the differences and changes nothing. */
   dryRun?: boolean;
@@ -32,12 +32,12 @@ export interface ResyncReport {
   /** The repaired differences, or those found by a dry run. */
   changes: ResyncChange[];
   /** Customers that could not be synced. */
-  failures: { userId: string; reason: string }[];
+  failures: { ownerId: string; reason: string }[];
 }
 
 export interface ResyncChange {
   subscriptionId: string;
-  userId: string;
+  ownerId: string;
   /** The previous status; absent if the subscription was not stored. */
   before?: string;
   after: string;
@@ -61,12 +61,12 @@ export function createResync(
   return {
     /** @throws BILLING_NOT_CONFIGURED; PAYMENT_PROVIDER_ERROR if the events cannot be listed */
     async run(options: ResyncOptions = {}): Promise<ResyncReport> {
-      const { userId, since, skipEvents = false, dryRun = false, onProgress, onEvents, signal } = options;
+      const { ownerId, since, skipEvents = false, dryRun = false, onProgress, onEvents, signal } = options;
       requireGateway();
       const wanted =
-        userId === undefined
+        ownerId === undefined
           ? ({ sort: 'id' } as const)
-          : ({ where: { userId }, sort: 'createdAt' } as const);
+          : ({ where: { ownerId }, sort: 'createdAt' } as const);
       const all = await allOf(customers, wanted);
       const { customerIds, ...events } = skipEvents
         ? NO_EVENTS
@@ -74,7 +74,7 @@ export function createResync(
             defined({
               from: since ?? clock.now() - PROVIDER_RETENTION_MS,
               dryRun,
-              includes: userId === undefined ? undefined : concerning(userId, all),
+              includes: ownerId === undefined ? undefined : concerning(ownerId, all),
               onProgress: onEvents,
               signal,
             }),
@@ -88,16 +88,16 @@ export function createResync(
         failures: [],
       };
       let done = 0;
-      // A sync of one customer reads the user's subscriptions of the others as well, so a user is synced once.
-      for (const [userId, customerIds] of customersByUser(selected)) {
+      // A sync of one customer reads the owner's subscriptions of the others as well, so an owner is synced once.
+      for (const [ownerId, customerIds] of customersByOwner(selected)) {
         if (signal?.aborted) break;
         try {
-          const synced = await sync.syncCustomers(customerIds, userId, { dryRun });
+          const synced = await sync.syncCustomers(customerIds, ownerId, { dryRun });
           report.subscriptions += synced.length;
           report.changes.push(...synced.flatMap((one) => changeOf(one) ?? []));
           if (!dryRun) for (const customerId of customerIds) await replayUnmatched?.(customerId);
         } catch (error) {
-          report.failures.push({ userId, reason: (error as Error).message });
+          report.failures.push({ ownerId, reason: (error as Error).message });
         }
         done += customerIds.length;
         onProgress?.(done, selected.length);
@@ -107,21 +107,21 @@ export function createResync(
   };
 }
 
-/** Whether an event may be about a user. A dispute names no customer. */
-function concerning(userId: string, owned: readonly CustomerDocument[]) {
+/** Whether an event may be about an owner. A dispute names no customer. */
+function concerning(ownerId: string, owned: readonly CustomerDocument[]) {
   const ids = new Set(owned.map(({ id }) => id));
   return ({ customerId, metadataOwnerId, referenceOwnerId }: PaymentEvent): boolean =>
-    customerId === undefined || ids.has(customerId) || [metadataOwnerId, referenceOwnerId].includes(userId);
+    customerId === undefined || ids.has(customerId) || [metadataOwnerId, referenceOwnerId].includes(ownerId);
 }
 
-function customersByUser(customers: readonly CustomerDocument[]): Map<string, string[]> {
+function customersByOwner(customers: readonly CustomerDocument[]): Map<string, string[]> {
   const groups = new Map<string, string[]>();
-  for (const { id, userId } of customers) groups.set(userId, [...(groups.get(userId) ?? []), id]);
+  for (const { id, ownerId } of customers) groups.set(ownerId, [...(groups.get(ownerId) ?? []), id]);
   return groups;
 }
 
 function changeOf({ id, before, after, fields }: SyncedSubscription): ResyncChange | null {
   if (fields.length === 0) return null;
-  const { userId, status } = after;
-  return { subscriptionId: id, userId, ...(before && { before: before.status }), after: status, fields };
+  const { ownerId, status } = after;
+  return { subscriptionId: id, ownerId, ...(before && { before: before.status }), after: status, fields };
 }

@@ -312,11 +312,11 @@ const Outcome = Type.Enum(['processed', 'duplicate', 'ignored', 'stale', 'unmatc
 
 export const WebhookAnswer = Envelope(Type.Object({ received: Type.Literal(true), outcome: Outcome }));
 
-/** A page of the users who pay for more than one subscription of a family of plans. */
+/** A page of the owners, users and organizations, who pay for more than one subscription of a family of plans. */
 export const DuplicateSubscriptions = Type.Object({
   items: Type.Array(
     Type.Object({
-      userId: Type.String(),
+      ownerId: Type.String(),
       email: Type.String(),
       reportedAt: Timestamp,
       /** The newest first. */

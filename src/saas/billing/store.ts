@@ -57,7 +57,7 @@ export const eventMarkCollection = (store: Store): Collection<EventMarkDocument>
   store.collection<EventMarkDocument>('event_marks', { numbers: ['until'] });
 
 /**
- * A customer at the provider, who belongs to one user. A user can have several, for example one that a Payment Link created and one from
+ * A customer at the provider, who belongs to one owner. An owner can have several, for example one that a Payment Link created and one from
  * before this product.
  */
 export interface CustomerDocument {
@@ -211,7 +211,7 @@ export const subscriptionCollection = (store: Store): Subscriptions =>
       name: 'subscription_view',
       columns: {
         id: ['text', 'id'],
-        user_id: ['text', 'ownerId'],
+        owner_id: ['text', 'ownerId'],
         plan: ['text', 'plan'],
         status: ['text', 'status'],
         quantity: ['number', 'quantity'],

@@ -1,12 +1,13 @@
+import { ORGANIZATION_ID_PREFIX } from '../../core/http/identity.js';
 import { toTimestamp } from '../../core/http/schemas.js';
 import { allOf } from '../../core/storage/pages.js';
+import type { OrganizationBilling } from './billing.js';
 import { organizationErrors } from './errors.js';
 import type { Roles } from './roles.js';
 import type { Organization, OwnOrganization } from './schemas.js';
 import {
   type MembershipDocument,
   membershipId,
-  ORGANIZATION_ID_PREFIX,
   type OrganizationCollections,
   type OrganizationDocument,
 } from './store.js';
@@ -38,6 +39,7 @@ export type OrganizationAccess = ReturnType<typeof createOrganizationAccess>;
 export function createOrganizationAccess(
   { organizations, memberships }: Pick<OrganizationCollections, 'organizations' | 'memberships'>,
   roles: Roles,
+  billing: Pick<OrganizationBilling, 'summaryOf'>,
 ) {
   const isId = (named: string): boolean => named.startsWith(ORGANIZATION_ID_PREFIX);
 
@@ -103,6 +105,8 @@ export function createOrganizationAccess(
 
     view: ({ organization, membership }: MemberOf): OwnOrganization => ({
       ...toOrganizationView(organization),
+      subscription: billing.summaryOf(organization),
+      billingEmail: roles.permits(membership.role, 'billing:manage') ? organization.billingEmail : null,
       role: membership.role,
       permissions: [...roles.permissionsOf(membership.role)],
     }),

@@ -2,6 +2,7 @@ import type { EventOf } from '../../core/ops/events.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Write } from '../../core/storage/collection.js';
 import type { OrganizationAccess } from './access.js';
+import type { OrganizationBilling } from './billing.js';
 import type { OrganizationEvents } from './events.js';
 import type { Roles } from './roles.js';
 import type { OrganizationCollections } from './store.js';
@@ -34,6 +35,7 @@ export interface OrganizationDependencies
   extends OrganizationCollections,
     Pick<ModuleContext, 'commit' | 'audit' | 'accountData' | 'throttle' | 'clock' | 'random'> {
   users: OrganizationUsers;
+  billing: OrganizationBilling;
   roles: Roles;
   access: OrganizationAccess;
   event: EventOf<OrganizationEvents>;

@@ -14,6 +14,7 @@ export const organizationErrors = defineErrors({
   LAST_OWNER: [409, 'An organization needs an owner. Make another member the owner first.'],
   ALREADY_MEMBER: [409, 'This person is a member already.'],
   TOO_MANY_MEMBERS: [409, 'This organization has as many members as possible.'],
+  SEATS_TAKEN: [409, 'All seats of this organization are taken. Who manages its payments can buy more.'],
   TOO_MANY_ORGANIZATIONS: [
     409,
     'This account belongs to as many organizations as possible. Leave one first.',

@@ -25,6 +25,7 @@ export type Members = ReturnType<typeof createMembers>;
 /** Who belongs to an organization. Every change is one commit that keeps the numbers of members and owners. */
 export function createMembers(deps: OrganizationDependencies) {
   const { organizations, memberships, users, roles, access, commit, event, audit, clock, maxMembers } = deps;
+  const { seats } = deps.billing;
 
   const view = (membership: MembershipDocument, user: OrganizationUser | undefined): Member => ({
     userId: membership.userId,
@@ -47,15 +48,22 @@ export function createMembers(deps: OrganizationDependencies) {
     Number(after === OWNER) - Number(before === OWNER);
 
   /** The write that keeps the numbers; unmet without an owner, above the limit, or once the organization is being deleted. */
-  const counting = (id: string, { members = 0, owners = 0 }: { members?: number; owners?: number }) =>
-    organizations.changing(
+  const counting = (
+    organization: OrganizationDocument,
+    { members = 0, owners = 0 }: { members?: number; owners?: number },
+  ) => {
+    const { id, subscriptionRev = null } = organization;
+    const isBelow = { lt: Math.min(maxMembers, seats.limitOf(organization)) };
+    return organizations.changing(
       {
         ...{ id, deletingAt: null },
         ...(owners < 0 && { owners: { gt: -owners } }),
-        ...(members > 0 && { members: { lt: maxMembers } }),
+        // The number of seats is that of these subscriptions.
+        ...(members > 0 && { members: isBelow, subscriptionRev }),
       },
-      { inc: { members, owners } },
+      { inc: { members, owners }, ...(members !== 0 && { set: seats.mark(organization) }) },
     );
+  };
 
   /** Refuses what would leave an organization without an owner. */
   const requireOtherOwner = ({ owners }: OrganizationDocument, difference: number): void => {
@@ -68,6 +76,7 @@ export function createMembers(deps: OrganizationDependencies) {
     role: string,
   ): Promise<readonly CommitPart[]> => {
     if (organization.members >= maxMembers) throw organizationErrors.TOO_MANY_MEMBERS();
+    if (organization.members >= seats.limitOf(organization)) throw organizationErrors.SEATS_TAKEN();
     const { id: organizationId } = organization;
     return [
       memberships.inserting({
@@ -77,7 +86,7 @@ export function createMembers(deps: OrganizationDependencies) {
         role,
         createdAt: clock.now(),
       }),
-      counting(organizationId, { members: 1, owners: Number(role === OWNER) }),
+      counting(organization, { members: 1, owners: Number(role === OWNER) }),
       await joining(userId),
       await event('organization.member_added', { organizationId, userId, role }),
     ];
@@ -193,7 +202,7 @@ export function createMembers(deps: OrganizationDependencies) {
         requireOtherOwner(organization, owners);
         const parts = [
           ...(await changing(membership, role)),
-          counting(id, { owners }),
+          counting(organization, { owners }),
           record('organization.member_updated', by, { member: userId, before, after: role }, source),
         ];
         return { parts, result: { ...membership, role } };
@@ -217,7 +226,7 @@ export function createMembers(deps: OrganizationDependencies) {
         const name = isOwn ? 'organization.left' : 'organization.member_removed';
         const parts = [
           ...(await removing(membership)),
-          counting(id, { members: -1, owners }),
+          counting(organization, { members: -1, owners }),
           record(name, by, { member: userId }, source),
         ];
         return { parts, result: undefined };
@@ -234,7 +243,7 @@ export function createMembers(deps: OrganizationDependencies) {
       if (by.membership.userId === userId)
         throw invalidFields({ path: 'userId', message: 'must be another member' });
       await decideAndCommit(commit, async () => {
-        const [own, other] = await Promise.all([
+        const [own, other, organization] = await Promise.all([
           find(id, by.membership.userId),
           find(id, userId),
           access.requireOpen(id),
@@ -243,7 +252,7 @@ export function createMembers(deps: OrganizationDependencies) {
         const parts = [
           ...(await changing(own, ADMIN)),
           ...(await changing(other, OWNER)),
-          counting(id, { owners: other.role === OWNER ? -1 : 0 }),
+          counting(organization, { owners: other.role === OWNER ? -1 : 0 }),
           record('organization.transferred', by, { member: userId }, source),
         ];
         return { parts, result: undefined };
@@ -292,7 +301,7 @@ export function createMembers(deps: OrganizationDependencies) {
             ...(heir ? await changing(heir, OWNER) : []),
             heir &&
               record('organization.inherited', { organization, membership }, { member: heir.userId }, source),
-            counting(organizationId, {
+            counting(organization, {
               members: -1,
               owners: ownerDifference(membership.role) + (heir ? ownerDifference(heir.role, OWNER) : 0),
             }),

@@ -3,6 +3,7 @@ import type { EventOf } from '../../core/ops/events.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { createOrganizationAccess } from './access.js';
+import type { OrganizationBilling } from './billing.js';
 import type { OrganizationUsers } from './dependencies.js';
 import type { OrganizationEvents } from './events.js';
 import { createOrganizationApi } from './host-api.js';
@@ -19,6 +20,7 @@ export type OrganizationsModule = ReturnType<typeof createOrganizationsModule>;
 
 export interface OrganizationsModuleOptions extends Pick<OrganizationPluginOptions, 'chooseOrganization'> {
   users: OrganizationUsers;
+  billing: OrganizationBilling;
   roles: OrganizationRoles | undefined;
   mail: InvitationMail;
   event: EventOf<OrganizationEvents>;
@@ -27,13 +29,13 @@ export interface OrganizationsModuleOptions extends Pick<OrganizationPluginOptio
 
 export function createOrganizationsModule(
   context: ModuleContext,
-  { users, roles: given, mail, event, maxMembers, chooseOrganization }: OrganizationsModuleOptions,
+  { users, billing, roles: given, mail, event, maxMembers, chooseOrganization }: OrganizationsModuleOptions,
 ) {
   const { store, jobs, clock } = context;
   const roles = createRoles(given);
   const collections = organizationCollections(store);
-  const access = createOrganizationAccess(collections, roles);
-  const deps = { ...context, ...collections, users, roles, access, event, maxMembers };
+  const access = createOrganizationAccess(collections, roles, billing);
+  const deps = { ...context, ...collections, users, billing, roles, access, event, maxMembers };
   const members = createMembers(deps);
   const invitations = createInvitations({ ...deps, members, mail });
   const organizations = createOrganizations({ ...deps, members });

@@ -1,4 +1,5 @@
 import { mustBe } from '../../core/config/validation-messages.js';
+import { ORGANIZATION_ID_PREFIX } from '../../core/http/identity.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import { DisplayName, matchesSchema } from '../../core/http/schemas.js';
 import { DAY } from '../../core/kernel/clock.js';
@@ -16,12 +17,7 @@ import { organizationErrors } from './errors.js';
 import type { Members } from './members.js';
 import { OWNER } from './roles.js';
 import { type NewOrganization, type OrganizationChange, type OwnOrganization, Slug } from './schemas.js';
-import {
-  type MembershipDocument,
-  membershipId,
-  ORGANIZATION_ID_PREFIX,
-  type OrganizationDocument,
-} from './store.js';
+import { type MembershipDocument, membershipId, type OrganizationDocument } from './store.js';
 
 /** Organizations that a user creates; the key is the user. */
 const CREATION = fixedWindow('organization.create', 20, DAY);
@@ -43,8 +39,8 @@ export const HOST = { ip: 'local' } as const;
 export type Organizations = ReturnType<typeof createOrganizations>;
 
 export function createOrganizations(deps: OrganizationDependencies & { members: Members }) {
-  const { organizations, memberships, invitations, access, accountData, members, throttle } = deps;
-  const { commit, event, audit, clock, random } = deps;
+  const { organizations, memberships, invitations, users, access, accountData, members, throttle } = deps;
+  const { commit, event, audit, billing, clock, random } = deps;
 
   /** Another organization may still take it first. */
   const isFree = async (slug: string): Promise<boolean> =>
@@ -73,6 +69,7 @@ export function createOrganizations(deps: OrganizationDependencies & { members: 
   ): Promise<OwnOrganization> =>
     decideAndCommit(commit, async () => {
       if (slug !== undefined && !(await isFree(slug))) throw organizationErrors.SLUG_TAKEN();
+      const { email: billingEmail } = await users.require(userId);
       const now = clock.now();
       const organization: OrganizationDocument = {
         id: newId(ORGANIZATION_ID_PREFIX, clock, random),
@@ -80,6 +77,9 @@ export function createOrganizations(deps: OrganizationDependencies & { members: 
         slug: slug ?? (await freeSlug(name)),
         owners: 1,
         members: 1,
+        billingEmail,
+        subscriptionStatus: 'none',
+        subscriptionPlan: 'free',
         createdAt: now,
       };
       const { id } = organization;
@@ -153,16 +153,20 @@ export function createOrganizations(deps: OrganizationDependencies & { members: 
       change: OrganizationChange,
       { ip }: RequestSource,
     ): Promise<OwnOrganization> {
-      access.demand(member, 'organization:update');
-      const { name, slug, logoUrl } = change;
-      if (name === undefined && slug === undefined && logoUrl === undefined)
+      const { name, slug, logoUrl, billingEmail } = change;
+      if (name !== undefined || slug !== undefined || logoUrl !== undefined)
+        access.demand(member, 'organization:update');
+      else if (billingEmail === undefined)
         throw invalidFields({ path: 'name', message: 'or another field must be given' });
+      if (billingEmail !== undefined) access.demand(member, 'billing:manage');
       const { id } = member.organization;
       if (slug !== undefined && slug !== member.organization.slug) {
         await throttle.countKey(SLUGS, member.membership.userId, ip);
         if (RESERVED.has(slug)) throw organizationErrors.SLUG_TAKEN();
       }
-      const set = defined({ name: name?.trim(), slug, logoUrl: logoUrl ?? undefined });
+      const isOnInvoices = name !== undefined || billingEmail !== undefined;
+      const own = { name: name?.trim(), slug, logoUrl: logoUrl ?? undefined, billingEmail };
+      const set = defined({ ...own, ...(isOnInvoices && billing.profileMark()) });
       const after = { ...member.organization, ...set };
       if (logoUrl === null) delete after.logoUrl;
       const { committed } = await commit([
@@ -171,6 +175,7 @@ export function createOrganizations(deps: OrganizationDependencies & { members: 
           { set, ...(logoUrl === null && { unset: ['logoUrl'] as const }) },
         ),
         await event('organization.updated', { organizationId: id, organization: toOrganizationView(after) }),
+        isOnInvoices ? billing.profileChanged : undefined,
         audit.entry({
           event: 'organization.updated',
           subject: member.membership.userId,

@@ -9,6 +9,7 @@ import {
   Envelope,
   Next,
   Nullable,
+  SubscriptionSummary,
   Timestamp,
 } from '../../core/http/schemas.js';
 
@@ -63,6 +64,10 @@ export type Organization = Static<typeof Organization>;
 /** An organization of a user, with the role of the user in it. */
 export const OwnOrganization = Type.Object({
   ...Organization.properties,
+  subscription: SubscriptionSummary,
+  billingEmail: Nullable(
+    Type.String({ description: 'To which invoices are sent; null without the permission billing:manage.' }),
+  ),
   role: Type.String(),
   permissions: Type.Array(Type.String()),
 });
@@ -109,6 +114,7 @@ export const OrganizationChange = Closed({
   name: Type.Optional(DisplayName),
   slug: Type.Optional(Slug),
   logoUrl: Type.Optional(Nullable(LogoUrl)),
+  billingEmail: Type.Optional(Email),
 });
 export type OrganizationChange = Static<typeof OrganizationChange>;
 export const ActiveBody = Closed({ organization: Nullable(Named) });

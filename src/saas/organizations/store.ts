@@ -1,21 +1,20 @@
 import { sha256 } from '../../core/kernel/secrets.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
+import type { BilledRecord } from '../billing/owners.js';
 
-export const ORGANIZATION_ID_PREFIX = 'org_';
+export type Organizations = Collection<OrganizationDocument>;
 
-export interface OrganizationDocument {
-  id: string;
+export interface OrganizationDocument extends BilledRecord {
   name: string;
   /** Unique. */
   slug: string;
   logoUrl?: string;
+  /** To which the payment provider and we send what concerns payments. */
+  billingEmail: string;
   /** How many members are owners: never 0 before a deletion. */
   owners: number;
   /** How many members there are. */
   members: number;
-  createdAt: number;
-  /** Start of the deletion, which is irrevocable. */
-  deletingAt?: number;
 }
 
 export interface MembershipDocument {
@@ -51,10 +50,18 @@ export const invitationId = (organizationId: string, email: string): string =>
 export type OrganizationCollections = ReturnType<typeof organizationCollections>;
 
 export function organizationCollections(store: Store) {
-  const organizations: Collection<OrganizationDocument> = store.collection('organizations', {
+  const organizations: Organizations = store.collection('organizations', {
     unique: ['slug'],
-    indexes: [['createdAt'], ['deletingAt']],
-    numbers: ['owners', 'members', 'createdAt', 'deletingAt'],
+    indexes: [['createdAt'], ['deletingAt'], ['profileChangedAt'], ['seatsDueAt']],
+    numbers: [
+      'owners',
+      'members',
+      'createdAt',
+      'deletingAt',
+      'profileChangedAt',
+      'seatsDueAt',
+      'subscriptionRev',
+    ],
     view: {
       name: 'organization_view',
       columns: {
@@ -63,6 +70,10 @@ export function organizationCollections(store: Store) {
         slug: ['text', 'slug'],
         created_at: ['time', 'createdAt'],
         members: ['number', 'members'],
+        subscription_plan: ['text', 'subscriptionPlan'],
+        subscription_status: ['text', 'subscriptionStatus'],
+        granted_plan: ['text', 'grant', 'plan'],
+        granted_until: ['time', 'grant', 'until'],
       },
     },
   });

@@ -71,7 +71,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
   const own = () => `${path()}/billing`;
   const syncAfterPayment = (request: FastifyRequest, sessionId: string) =>
     billing.subscription
-      .sync(identityOf(request).user, sessionId)
+      .sync(identityOf(request).user.id, sessionId)
       .catch((err) => request.log.warn({ err }, 'the state after a payment could not be fetched'));
 
   const withoutHead = { ...route, exposeHeadRoute: false };
@@ -172,7 +172,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
     const mode = plan?.interval === null ? 'payment' : 'subscription';
     return (await billing.checkout.open(user, { priceId: price, mode }, { isHosted: true })).url;
   });
-  post('portal', EmptyBody, async ({ user }) => (await billing.openPortal(user, own())).url);
+  post('portal', EmptyBody, async ({ user }) => (await billing.openPortal(user.id, own())).url);
   post('change', ChangeBody, async ({ user }, given, ip) => {
     const { when = 'now' } = given;
     const changed = await billing.changes.change(user.id, { ...orderOf(given), when }, ip);

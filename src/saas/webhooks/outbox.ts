@@ -30,7 +30,7 @@ export function newDelivery(
   { endpointId, now }: { endpointId: string; now: number },
 ): DeliveryDocument {
   const webhookId = webhookIdOf(name, event.id);
-  const { userId } = event;
+  const { userId = event['organizationId'] } = event;
   return {
     id: `dlv_${sha256(`${webhookId} ${endpointId}`)}`,
     webhookId,

@@ -32,7 +32,7 @@ const USER = {
 
 const SUBSCRIPTION: SubscriptionDocument = {
   id: 'sub_1',
-  userId: 'usr_1',
+  ownerId: 'usr_1',
   status: 'active',
   plan: 'pro',
   quantity: 3,
@@ -82,7 +82,7 @@ await onPostgres((postgres) => {
     ]);
     t.match((await client.query(`SELECT * FROM ${schema}.subscription_view`)).rows, [
       {
-        user_id: 'usr_1',
+        owner_id: 'usr_1',
         quantity: '3',
         current_period_end: new Date(NOW + 1000),
         trial_end: null,

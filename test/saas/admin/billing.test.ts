@@ -36,7 +36,7 @@ t.test('the operator lists subscriptions by status, user and ID', async (t) => {
   t.same(await ids('q=nobody@example.test'), []);
   t.equal((await get(app, '/admin/api/subscriptions?status=sold')).status, 400);
   const [first] = await itemsOf(app, '/admin/api/subscriptions?q=sub_1');
-  t.match(first, { userId: ada.id, email: ada.email, plan: 'pro', status: 'active', dashboardUrl: null });
+  t.match(first, { ownerId: ada.id, email: ada.email, plan: 'pro', status: 'active', dashboardUrl: null });
   const { text } = await get(app, '/admin/subscriptions');
   t.match(text, ada.email);
   t.match(text, 'past_due');

@@ -405,7 +405,7 @@ t.test('deletion cancels the subscription, removes stored data and frees the add
   const account = await app.signUp();
   const { id, email, accessToken: token } = account;
   const store = await storeOf(t, app);
-  await customerCollection(store).insert({ id: 'cus_1', userId: id, createdAt: 1 });
+  await customerCollection(store).insert({ id: 'cus_1', ownerId: id, createdAt: 1 });
   const leave = (password: string) => app.post('/user/delete', { password }, { token });
   t.equal((await leave('wrong')).status, 401);
   t.equal(await app.me(account), 200);
@@ -421,7 +421,7 @@ t.test('deletion cancels the subscription, removes stored data and frees the add
   t.equal((await app.post('/auth/refresh', { refreshToken: account.refreshToken })).status, 401);
   t.equal((await app.post('/auth/login', { email, password: PASSWORD })).status, 401);
   t.equal(await userCollection(store).findOne({ id }), null);
-  t.equal(await customerCollection(store).findOne({ userId: id }), null);
+  t.equal(await customerCollection(store).findOne({ ownerId: id }), null);
   t.equal(await sessionCollection(store).count({ userId: id }), 0);
   t.equal(await mailCollection(store).count({ userId: id }), 0);
   t.match(
@@ -443,7 +443,7 @@ t.test(
     const account = await app.signUp();
     const { id, email, accessToken: token } = account;
     const store = await storeOf(t, app);
-    await customerCollection(store).insert({ id: 'cus_1', userId: id, createdAt: 1 });
+    await customerCollection(store).insert({ id: 'cus_1', ownerId: id, createdAt: 1 });
     const answer = await app.post('/user/delete', { password: PASSWORD }, { token });
     t.match(answer, { status: 502, body: { error: { code: 'PAYMENT_PROVIDER_ERROR' }, message: /closed/ } });
     t.notMatch(answer.text, KEY);

@@ -20,7 +20,7 @@ t.test('an export holds everything about the caller and no secret', async (t) =>
   const { email, id, accessToken: token } = await app.signUp({ name: 'Ada' });
   const other = await app.signUp();
   const store = await storeOf(t, app);
-  await customerCollection(store).insert({ id: 'cus_1', userId: id, createdAt: app.clock.now() });
+  await customerCollection(store).insert({ id: 'cus_1', ownerId: id, createdAt: app.clock.now() });
   const times = ['profileChangedAt', 'registrationRepeatedAt'];
   const set = Object.fromEntries(times.map((name) => [name, app.clock.now()]));
   await userCollection(store).updateOne({ id }, { set });
@@ -50,8 +50,8 @@ t.test('an export holds every payment, however many there are', async (t) => {
   const app = await mailedApp(t);
   const [{ id, accessToken: token }, other] = [await app.signUp(), await app.signUp()];
   const payments = paymentCollection(await storeOf(t, app));
-  const payment = (userId: string, index: number) => ({
-    ...{ id: `in_${index}`, userId, status: 'paid' as const, amount: index + 1, reportedBy: {}, rev: 1 },
+  const payment = (ownerId: string, index: number) => ({
+    ...{ id: `in_${index}`, ownerId, status: 'paid' as const, amount: index + 1, reportedBy: {}, rev: 1 },
     // Several of the same second; the newest is not stored last.
     at: app.clock.now() - (index % 400) * 1000,
   });

@@ -5,6 +5,7 @@ import t, { type Test } from 'tap';
 import { personOf } from '../../../src/core/http/identity.js';
 import { createMessages } from '../../../src/core/http/messages.js';
 import { createAudit } from '../../../src/core/ops/audit.js';
+import { NO_EFFECT } from '../../../src/core/ops/commit.js';
 import { createEvents } from '../../../src/core/ops/events.js';
 import { createModuleContext } from '../../../src/core/server/module-context.js';
 import type { Store, Write } from '../../../src/core/storage/collection.js';
@@ -90,6 +91,8 @@ async function accounts(t: Test, engine: string, uri: string) {
   const { foreignHashes, presentUser } = createUsersModule(context, {
     ...{ users, siteName, event },
     summaryOf: () => ({ status: 'none', plan: 'free', entitled: false }),
+    profileMark: () => ({}),
+    profileChanged: NO_EFFECT,
     customers: NO_CUSTOMERS,
   });
   const links: Record<string, string> = {};

@@ -419,11 +419,11 @@ t.test('a process killed at any step of a change leaves the state of the provide
       const [id, customerId] = [`usr_${fuse}_${isInTime}`, `cus_${fuse}_${isInTime}`];
       const person = { id, email: `${id}@example.test`, ...UNSUBSCRIBED, createdAt: 1 };
       await userCollection(store).insert(person);
-      await customerCollection(store).insert({ id: customerId, userId: id, createdAt: 1 });
+      await customerCollection(store).insert({ id: customerId, ownerId: id, createdAt: 1 });
       const truth = api.world.subscribe(customerId, id, true);
       Object.assign(truth, { status: 'active', price: 'price_basic', trialEnd: null });
       const first = boot(store, clock, api.url, told);
-      await first.billing.resync.run({ userId: id, skipEvents: true });
+      await first.billing.resync.run({ ownerId: id, skipEvents: true });
       Object.assign(first.life, { fuse, isInTime });
       const order = { priceId: 'price_pro', quantity: 2 };
       const outcome = await first.billing.changes.change(id, order).catch((error: unknown) => error);

@@ -22,8 +22,8 @@ async function place(t: Test, checkoutSession: Hook) {
 
 t.test('a hook adds to the parameters of a session, which stays the same for the same order', async (t) => {
   const orders: unknown[] = [];
-  const { order, sent, ada } = await place(t, ({ parameters, user, order }) => {
-    if (order.mode !== 'setup') orders.push([user, order]);
+  const { order, sent, ada } = await place(t, ({ parameters, owner, order }) => {
+    if (order.mode !== 'setup') orders.push([owner, order]);
     return {
       ...parameters,
       payment_method_collection: 'if_required',

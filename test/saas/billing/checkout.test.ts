@@ -347,7 +347,7 @@ t.test(
     t.equal(seen.length, 1, 'a further change of the same subscriptions is not reported again');
     const list = async () => (await app.admin('GET', '/admin/api/billing/duplicate-subscriptions')).body.data;
     t.match(await list(), {
-      items: [{ userId: ada.id, email: ada.email, subscriptions: [{ id: pro }, { id: basic }] }],
+      items: [{ ownerId: ada.id, email: ada.email, subscriptions: [{ id: pro }, { id: basic }] }],
       next: null,
     });
     t.equal((await app.request('GET', '/admin/api/billing/duplicate-subscriptions')).status, 401);

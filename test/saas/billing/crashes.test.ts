@@ -42,7 +42,7 @@ const object = (status: string) => ({
 
 async function insertAda(store: Store): Promise<void> {
   await userCollection(store).insert({ id: 'usr_1', email: 'a@b.test', ...UNSUBSCRIBED, createdAt: 1 });
-  await customerCollection(store).insert({ id: 'cus_1', userId: 'usr_1', createdAt: 1 });
+  await customerCollection(store).insert({ id: 'cus_1', ownerId: 'usr_1', createdAt: 1 });
 }
 
 /**

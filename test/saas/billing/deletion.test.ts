@@ -76,9 +76,9 @@ t.test('an event or a sync during a deletion leaves no data of the user', async 
     };
     await run(ada, object);
     const rows = [
-      await subscriptionCollection(store).count({ userId: id }),
-      await paymentCollection(store).count({ userId: id }),
-      await customerCollection(store).count({ userId: id }),
+      await subscriptionCollection(store).count({ ownerId: id }),
+      await paymentCollection(store).count({ ownerId: id }),
+      await customerCollection(store).count({ ownerId: id }),
     ];
     t.same([left, ...rows], [200, 0, 0, 0], name);
   }
@@ -110,7 +110,7 @@ t.test('unsent usage is deleted with the account', async (t) => {
   const ada = await buyer();
   await app.server.fastify.saas.reportUsage(ada.id, 'requests', 1, 'req_1');
   const reports = usageCollection(await storeOf(t, app));
-  t.equal(await reports.count({ userId: ada.id }), 1);
+  t.equal(await reports.count({ ownerId: ada.id }), 1);
   t.equal((await leave(ada)).status, 200);
   t.equal(await reports.count(), 0);
   const { sendUsage } = await secondProcess(t, { app, api });

@@ -31,7 +31,7 @@ function subscription(id: string, more: Partial<SubscriptionDocument> = {}): Sub
   const at = NOON - 90 * DAY + ++created;
   return {
     id,
-    userId: `usr_${id}`,
+    ownerId: `usr_${id}`,
     status: 'active',
     plan: 'pro',
     cancelAtPeriodEnd: false,
@@ -160,14 +160,14 @@ t.test('several runs of a day find the same movements, and the last state counts
 t.test('a subscriber who returns is a reactivation, another subscription an expansion', async (t) => {
   const { add, set, run, clock } = await begin(t);
   await add(subscription('sub_a'), subscription('sub_b'));
-  await add(subscription('sub_old', { userId: 'usr_c', status: 'canceled' }));
+  await add(subscription('sub_old', { ownerId: 'usr_c', status: 'canceled' }));
   await run();
   clock.advance(DAY);
   await set('sub_a', { status: 'unpaid' });
   t.same((await run()).movements, { eur: { churned: -2900 } });
   clock.advance(DAY);
   await set('sub_a', { status: 'active' });
-  await add(subscription('sub_c', { userId: 'usr_c' }), subscription('sub_b2', { userId: 'usr_sub_b' }));
+  await add(subscription('sub_c', { ownerId: 'usr_c' }), subscription('sub_b2', { ownerId: 'usr_sub_b' }));
   t.same((await run()).movements, { eur: { reactivation: 5800, expansion: 2900 } });
 });
 

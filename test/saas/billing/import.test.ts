@@ -129,5 +129,5 @@ t.test('an import that was interrupted or failed continues, and a customer never
   }
   const stated = await run({ claims: claims() });
   t.match(stated.report, { known: 1, ambiguous: 1, missing: 1, linked: 1 });
-  t.equal((await customerCollection(store).findOne({ id: 'cus_0' }))?.userId, people[0]?.id);
+  t.equal((await customerCollection(store).findOne({ id: 'cus_0' }))?.ownerId, people[0]?.id);
 });

@@ -89,8 +89,8 @@ t.test('a reference links no customer of another user and moves no link', async 
   const forged = session({ customer: ada.customer, client_reference_id: eve.id });
   t.equal(await deliver(eventOf('checkout.session.completed', 1, forged)), 'processed');
   const store = await storeOf(t, app);
-  t.equal(await customerCollection(store).count({ userId: eve.id }), 0);
-  t.match(await customerCollection(store).findOne({ id: ada.customer }), { userId: ada.id });
+  t.equal(await customerCollection(store).count({ ownerId: eve.id }), 0);
+  t.match(await customerCollection(store).findOne({ id: ada.customer }), { ownerId: ada.id });
 
   // Eve pays with the ID of Ada, who has a customer: Ada keeps that customer and receives the subscription.
   const gift = session({ id: 'cs_2', customer: 'cus_eve', client_reference_id: ada.id });
@@ -98,12 +98,12 @@ t.test('a reference links no customer of another user and moves no link', async 
   t.equal(await deliver(subscriptionEvent('created', 2, sub('cus_eve'))), 'processed');
   t.match(await subscription(ada), { status: 'active' });
   t.match(await subscription(eve), { status: 'none' });
-  t.match(await customerCollection(store).findOne({ id: ada.customer }), { userId: ada.id });
-  t.match(await customerCollection(store).findOne({ id: 'cus_eve' }), { userId: ada.id });
+  t.match(await customerCollection(store).findOne({ id: ada.customer }), { ownerId: ada.id });
+  t.match(await customerCollection(store).findOne({ id: 'cus_eve' }), { ownerId: ada.id });
   const again = session({ id: 'cs_3', customer: 'cus_eve', client_reference_id: eve.id });
   await deliver(eventOf('checkout.session.completed', 3, again));
-  t.match(await customerCollection(store).findOne({ id: 'cus_eve' }), { userId: ada.id });
-  t.equal(await customerCollection(store).count({ userId: eve.id }), 0);
+  t.match(await customerCollection(store).findOne({ id: 'cus_eve' }), { ownerId: ada.id });
+  t.equal(await customerCollection(store).count({ ownerId: eve.id }), 0);
 
   await leave(ada);
   t.equal(await customerCollection(store).count(), 0);
@@ -116,14 +116,14 @@ t.test('a sync and a deletion reach every linked customer, however many there ar
   const store = await storeOf(t, app);
   const linked = customerCollection(store);
   const ids = Array.from({ length: 30 }, (_, index) => `cus_more_${String(index).padStart(2, '0')}`);
-  for (const id of ids) await linked.insert({ id, userId: ada.id, createdAt: 1 });
+  for (const id of ids) await linked.insert({ id, ownerId: ada.id, createdAt: 1 });
   const truths = ids.map((customer) => subscribe({ ...ada, customer }, { isSigned: false }));
   t.equal((await post(ada, '/billing/sync')).status, 200);
-  t.equal(await subscriptionCollection(store).count({ userId: ada.id }), ids.length);
+  t.equal(await subscriptionCollection(store).count({ ownerId: ada.id }), ids.length);
   t.match(await subscription(ada), { entitled: true });
 
   // Deletion must not depend on the subscriptions that were stored.
-  await subscriptionCollection(store).deleteMany({ userId: ada.id });
+  await subscriptionCollection(store).deleteMany({ ownerId: ada.id });
   t.equal((await leave(ada)).status, 200);
   t.same(new Set(truths.map(({ status }) => status)), new Set(['canceled']));
 });
@@ -133,7 +133,7 @@ t.test(
   async (t) => {
     const { app, api, buyer, buy, subscribe, post } = await shop(t);
     const ada = await buyer();
-    await customerCollection(await storeOf(t, app)).insert({ id: 'cus_2', userId: ada.id, createdAt: 2 });
+    await customerCollection(await storeOf(t, app)).insert({ id: 'cus_2', ownerId: ada.id, createdAt: 2 });
     const running = subscribe({ ...ada, customer: 'cus_2' }, { price: 'price_pro' });
     const created = api.world.now;
     for (const [index, customer] of [ada.customer, 'cus_2'].entries())
@@ -175,7 +175,7 @@ t.test('a sync finds customers by their metadata, and by the session of a Paymen
   api.sessions.set('cs_theirs', theirs);
   const denied = await sync(eve, { sessionId: 'cs_theirs' });
   t.equal(denied.status, 404, 'its customer belongs to another user');
-  t.match(await customerCollection(await storeOf(t, app)).findOne({ id: 'cus_found' }), { userId: ada.id });
+  t.match(await customerCollection(await storeOf(t, app)).findOne({ id: 'cus_found' }), { ownerId: ada.id });
   api.fault = ({ path }) => (path.includes('search') ? { status: 500, body: '{}' } : undefined);
   t.equal((await sync(await app.signUp())).status, 502);
 });
@@ -381,7 +381,7 @@ t.test('purchases are listed a page at a time, to their user only', async (t) =>
   const [ada, eve] = [await app.signUp(), await app.signUp()];
   const purchases = purchaseCollection(await storeOf(t, app));
   for (let number = 0; number < 101; number++) {
-    const common = { userId: ada.id, status: 'pending' as const, plan: 'unknown', rev: 1 };
+    const common = { ownerId: ada.id, status: 'pending' as const, plan: 'unknown', rev: 1 };
     const id = `cs_${number}`;
     await purchases.insert({ id, paymentId: id, items: [], ...common, at: 1000 + number, createdAt: 1 });
   }

@@ -70,8 +70,8 @@ export default [
   {
     name: 'a repeated report of usage counts again', file: 'saas/billing/usage/reports.ts',
     in: 'usageReport',
-    replace: 'JSON.stringify([userId, meter, key])',
-    by: 'JSON.stringify([userId, meter, key, now, Math.random()])',
+    replace: 'JSON.stringify([ownerId, meter, key])',
+    by: 'JSON.stringify([ownerId, meter, key, now, Math.random()])',
     tests: [['saas/billing/usage', 'reported usage reaches the meter of the provider once for each key']],
   },
   {

@@ -304,7 +304,7 @@ t.test('a dispute stays closed when an older record of it is assigned to its inv
   const at = app.clock.now();
   await paymentCollection(await storeOf(t, app)).insert({
     id: 'pi_1',
-    userId: ada.id,
+    ownerId: ada.id,
     status: 'paid',
     at,
     disputes: [{ id: 'dp_1', status: 'needs_response', at }],

@@ -62,7 +62,7 @@ t.test(
     const ada = await buyer();
     const { jobs } = await secondProcess(t, { app, api });
     const customers = customerCollection(await storeOf(t, app));
-    const stored = async () => (await customers.findOne({ userId: ada.id })) ?? ({} as never);
+    const stored = async () => (await customers.findOne({ ownerId: ada.id })) ?? ({} as never);
     api.fault = ({ path }) =>
       path.startsWith('/v1/customers/') ? { status: 500, body: '{"error":{}}' } : undefined;
     await rename(app, ada, 'First');
@@ -119,7 +119,7 @@ t.test('a profile that the provider rejects is not sent again until the next cha
   Object.assign(app.server.fastify.log, { warn: (_: unknown, message: string) => warnings.push(message) });
   const [ada, bob] = [await buyer(), await buyer()];
   const customers = customerCollection(await storeOf(t, app));
-  const stored = async () => (await customers.findOne({ userId: ada.id })) ?? ({} as never);
+  const stored = async () => (await customers.findOne({ ownerId: ada.id })) ?? ({} as never);
   const { jobs } = await secondProcess(t, { app, api });
   let error = { type: 'invalid_request_error', code: 'email_invalid', param: 'email' };
   let status = 400;

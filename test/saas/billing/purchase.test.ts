@@ -139,7 +139,7 @@ t.test('an account deleted while a purchase begins receives no payment link', as
     };
     const answer = await buy(ada, PRO);
     t.same([left, answer.status, answer.body.data], [200, 401, undefined], step);
-    t.equal(await customerCollection(await storeOf(t, app)).count({ userId: ada.id }), 0);
+    t.equal(await customerCollection(await storeOf(t, app)).count({ ownerId: ada.id }), 0);
   }
 });
 

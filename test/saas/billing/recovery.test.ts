@@ -46,8 +46,8 @@ async function outage(t: Test) {
       Object.assign(world.events.at(-1)?.['data'] as object, { object: sessionObject(purchase) });
       return purchase;
     },
-    purchases: async () => (await bought.page({ where: { userId: ada.id }, sort: 'at', limit: 9 })).items,
-    payments: async () => (await paid.page({ where: { userId: ada.id }, sort: 'at', limit: 9 })).items,
+    purchases: async () => (await bought.page({ where: { ownerId: ada.id }, sort: 'at', limit: 9 })).items,
+    payments: async () => (await paid.page({ where: { ownerId: ada.id }, sort: 'at', limit: 9 })).items,
   };
 }
 
@@ -67,7 +67,7 @@ t.test('a resync brings back purchases, refunds and disputes whose events were l
   t.equal(await events.count(), 0, 'a dry run stores nothing');
   const counts: number[] = [];
   const own = await billing.resync.run({
-    userId: ada.id,
+    ownerId: ada.id,
     onEvents: (compared) => void counts.push(compared),
   });
   t.same(own.events, {
@@ -75,7 +75,7 @@ t.test('a resync brings back purchases, refunds and disputes whose events were l
     missing: { 'checkout.session.completed': 1, 'charge.refunded': 1 },
   });
   t.equal(counts.at(-1), 2);
-  t.same((await billing.resync.run({ userId: ada.id, skipEvents: true })).events, {
+  t.same((await billing.resync.run({ ownerId: ada.id, skipEvents: true })).events, {
     compared: 0,
     missing: {},
   });

@@ -62,7 +62,7 @@ t.test('a resync finds and repairs what webhooks missed', async (t) => {
   t.equal((await rows.findOne({ id: known.id }))?.status, 'active', 'nothing was changed');
   t.equal(await rows.count(), 1);
 
-  t.match(await resync.run({ userId: eve.id }), { customers: 1, changes: [{ after: 'trialing' }] });
+  t.match(await resync.run({ ownerId: eve.id }), { customers: 1, changes: [{ after: 'trialing' }] });
   t.match(await subscription(ada), { status: 'active' }, 'the other was not asked about');
   t.match(await subscription(eve), { status: 'trialing', entitled: true });
   t.match(await resync.run({}), { changes: [{ subscriptionId: known.id }] });
@@ -74,7 +74,7 @@ t.test('a resync finds and repairs what webhooks missed', async (t) => {
   t.equal(await here.deliver(late), 'stale', 'and what arrives after all is old');
   api.fault = ({ query }) =>
     query.get('customer') === ada.customer ? { status: 400, body: '{}' } : undefined;
-  t.match(await resync.run({}), { customers: 2, subscriptions: 1, failures: [{ userId: ada.id }] });
+  t.match(await resync.run({}), { customers: 2, subscriptions: 1, failures: [{ ownerId: ada.id }] });
 });
 
 t.test(
@@ -114,7 +114,7 @@ t.test(
       'what the provider knows nothing of stays as it was',
     );
     t.equal((await sync()).body.error?.code, 'CUSTOMER_NOT_FOUND');
-    t.match(await resync.run(), { failures: [{ userId: ada.id }] });
+    t.match(await resync.run(), { failures: [{ ownerId: ada.id }] });
   },
 );
 
@@ -186,9 +186,9 @@ t.test('a resync covers only the users with events since a date, or the named on
     customers: 1,
     changes: [{ subscriptionId: unknown.id }],
   });
-  for (const none of [{ since: since + 60_000 }, { userId: 'usr_nobody' }])
+  for (const none of [{ since: since + 60_000 }, { ownerId: 'usr_nobody' }])
     t.match(await resync.run(none), { customers: 0, changes: [] });
-  await t.rejects(resync.run({ userId: '' }));
+  await t.rejects(resync.run({ ownerId: '' }));
 });
 
 t.test('a resync covers any number of provider events, however slowly they are listed', async (t) => {
@@ -302,7 +302,7 @@ t.test('saas-backend billing resync repairs users by command', async (t) => {
   const refused = await Promise.all(unclear.map((args) => run(...args)));
   t.same(new Set(refused.map(({ code }) => code)), new Set([2]));
   const nobody = await run('--user', 'usr_nobody');
-  t.match([nobody.code, nobody.text], [1, 'No user with the identifier usr_nobody']);
+  t.match([nobody.code, nobody.text], [1, 'Nobody with the identifier usr_nobody']);
   here.api.fault = () => ({ status: 400, body: '{}' });
   t.equal((await run()).code, 1);
 });

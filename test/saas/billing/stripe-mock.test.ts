@@ -31,12 +31,12 @@ t.test(
     const headers = { authorization: `Bearer ${KEY}` };
     const calls: Record<keyof Gateway, () => Promise<unknown>> = {
       createCustomer: () =>
-        gateway.createCustomer({ email: 'ada@example.test', name: 'Ada', userId: 'usr_1' }, 'key'),
+        gateway.createCustomer({ email: 'ada@example.test', name: 'Ada', ownerId: 'usr_1' }, 'key'),
       updateCustomer: () => gateway.updateCustomer('cus_1', { email: 'ada@example.test', name: '' }),
       async createCheckout() {
         const order = {
           customerId: 'cus_1',
-          userId: 'usr_1',
+          ownerId: 'usr_1',
           successUrl: 'https://app.example.test/?session_id={CHECKOUT_SESSION_ID}',
           cancelUrl: 'https://app.example.test/',
         };

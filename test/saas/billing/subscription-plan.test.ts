@@ -121,7 +121,7 @@ t.test(
 
     const truth = subscribe(ada, { price: 'price_pro' });
     await deliver(told(truth.id, 0, { items: items('price_pro', 'earlier') }));
-    await (await secondProcess(t, second)).resync.run({ userId: ada.id });
+    await (await secondProcess(t, second)).resync.run({ ownerId: ada.id });
     t.equal(await planOf(truth.id), 'earlier', 'a sync keeps it as well');
   },
 );

@@ -21,7 +21,7 @@ async function insertBuyer(store: Store, id: string, customerId: string | null):
   const person = { id, email: `${id}@example.test`, ...UNSUBSCRIBED, createdAt: 1 };
   await userCollection(store).insert(person);
   if (customerId !== null)
-    await customerCollection(store).insert({ id: customerId, userId: id, createdAt: 1 });
+    await customerCollection(store).insert({ id: customerId, ownerId: id, createdAt: 1 });
 }
 
 const send = async ({ sendUsage }: TestBilling): Promise<void> =>
@@ -198,7 +198,7 @@ t.test('usage of a user without a customer waits for the first purchase', async 
   await pass(10);
   await pass(10 * DAYS);
   t.equal(api.calls.length, 0);
-  await customerCollection(store).insert({ id: 'cus_2', userId: 'usr_2', createdAt: 1 });
+  await customerCollection(store).insert({ id: 'cus_2', ownerId: 'usr_2', createdAt: 1 });
   await pass(2 * HOURS);
   t.match(api.meterEvents, [{ customer: 'cus_2' }]);
 

@@ -1,16 +1,17 @@
 import { problemsOf } from '../../../core/config/options.js';
 import { withQuery } from '../../../core/config/public-url.js';
-import type { User } from '../../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import { defined } from '../../../core/kernel/fields.js';
 import type { BillingContext } from '../context.js';
 import type { EnsureCustomer } from '../customers/customers.js';
 import { billingErrors, isCustomerMissing, isProviderError } from '../errors.js';
 import { type Holding, type Holdings, hasPrice, isRunning } from '../holdings.js';
+import { type BillingOwner, ownerNotFound } from '../owners.js';
 import type { Catalog } from '../plans/catalog.js';
 import { type Checkout, type CheckoutPageOptions, sessionParams } from '../provider/checkout-sessions.js';
 import { idOf } from '../provider/json.js';
 import { CheckoutOrder } from '../schemas.js';
+import type { Seats } from '../seats.js';
 import type { SubscriptionDocument } from '../store.js';
 import type { SubscriptionSync } from '../subscription/sync.js';
 import {
@@ -26,6 +27,7 @@ import type { Trials } from './trials.js';
 export type CheckoutService = ReturnType<typeof createCheckoutService>;
 
 export interface CheckoutDependencies {
+  seats: Seats;
   ensureCustomer: EnsureCustomer;
   holdings: Holdings;
   catalog: Catalog;
@@ -35,7 +37,7 @@ export interface CheckoutDependencies {
 
 export function createCheckoutService(context: BillingContext, deps: CheckoutDependencies) {
   const { owners, plans, requireGateway, returnUrl, editCheckout } = context;
-  const { ensureCustomer, holdings, catalog, trials, sync } = deps;
+  const { seats, ensureCustomer, holdings, catalog, trials, sync } = deps;
   const openCheckouts = createOpenCheckouts(context);
 
   /** The state at the provider, or the stored one if the provider does not respond. */
@@ -96,14 +98,14 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
 
   /** The options of the page, with a trial only if the user may have one. */
   const pageOptions = async (
-    user: Pick<User, 'id' | 'email'>,
+    owner: Pick<BillingOwner, 'id' | 'email'>,
     { priceId, mode, quantity: _, ...given }: CheckoutOrder,
     checkoutId: string,
   ): Promise<CheckoutPageOptions> => {
     const { quantity: _bounds, ...ofPlan } = plans.checkoutOf(priceId ?? '');
     const { trialDays, ...options } = { ...ofPlan, ...given };
     if (trialDays === undefined || mode !== 'subscription') return options;
-    return (await trials.claim(user, checkoutId)) ? { ...options, trialDays } : options;
+    return (await trials.claim(owner, checkoutId)) ? { ...options, trialDays } : options;
   };
 
   /**
@@ -114,7 +116,7 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
    *   UNAUTHENTICATED if the account was closed concurrently
    */
   const open = async (
-    user: Pick<User, 'id' | 'email'>,
+    owner: Pick<BillingOwner, 'id' | 'email'>,
     order: CheckoutOrder,
     { isHosted = false }: { isHosted?: boolean } = {},
   ): Promise<OpenedCheckout> => {
@@ -125,15 +127,18 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
     const gateway = requireGateway();
     const price = mode === 'setup' ? undefined : priceId;
     if (price && !plans.isForSale(price)) throw billingErrors.PRICE_NOT_ALLOWED();
-    const quantity = price === undefined ? undefined : quantityWithin(price, order.quantity);
-    if (price && mode === 'subscription') await refuseSecond(user.id, price);
-    const subject = subjectOf(user.id, mode, price);
+    const quantity =
+      price === undefined
+        ? undefined
+        : quantityWithin(price, await seats.quantityOf(owner.id, price, order.quantity));
+    if (price && mode === 'subscription') await refuseSecond(owner.id, price);
+    const subject = subjectOf(owner.id, mode, price);
     const checkoutId = checkoutIdOf(subject);
-    const options = await pageOptions(user, { ...order, mode }, checkoutId);
+    const options = await pageOptions(owner, { ...order, mode }, checkoutId);
     const page = returnUrl();
     const checkout = {
       ...options,
-      ownerId: user.id,
+      ownerId: owner.id,
       mode,
       ...(price && { item: defined({ price, quantity }) }),
       ...(mode === 'setup' && { currency: await setupCurrency() }),
@@ -145,25 +150,25 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
       const complete: Checkout = { ...checkout, customerId };
       const edited = await editCheckout?.({
         parameters: sessionParams(complete),
-        user: { id: user.id, email: user.email },
+        owner: { id: owner.id, email: owner.email },
         order: { ...order, mode },
       });
       return openCheckouts.open(subject, edited ? { ...complete, edited, isHosted } : complete);
     };
     try {
-      const customerId = await ensureCustomer(user, gateway);
+      const customerId = await ensureCustomer(owner, gateway);
       const opened = await openFor(customerId).catch(async (error: unknown) => {
         if (!isCustomerMissing(error)) throw error;
-        return openFor(await ensureCustomer(user, gateway, customerId)).catch((cause: unknown) => {
+        return openFor(await ensureCustomer(owner, gateway, customerId)).catch((cause: unknown) => {
           throw isCustomerMissing(cause) ? billingErrors.PAYMENT_PROVIDER_ERROR({ cause }) : cause;
         });
       });
-      const keepsTrial = options.trialDays === undefined || (await trials.confirm(user.email, checkoutId));
+      const keepsTrial = options.trialDays === undefined || (await trials.confirm(owner.email, checkoutId));
       if (keepsTrial) return opened;
       await gateway.expireCheckout(opened.sessionId);
       throw checkoutReplaced();
     } finally {
-      await refuseIfClosed(user.id);
+      await refuseIfClosed(owner.id);
     }
   };
 
@@ -172,14 +177,14 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
 
     /**
      * The same for code of the operator, which may set the options of the page, too; they take precedence over those of the plan.
-     * @throws NOT_FOUND if there is no such user
+     * @throws NOT_FOUND if there is no such owner
      */
     async create(ownerId: string, order: CheckoutOrder): Promise<OpenedCheckout> {
       const problems = problemsOf(CheckoutOrder, order);
       if (problems.length > 0) throw invalidFields(...problems);
-      const user = await owners.find(ownerId);
-      if (!user) throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
-      return open({ id: ownerId, email: user.email }, order);
+      const owner = await owners.find(ownerId);
+      if (!owner) throw ownerNotFound(ownerId);
+      return open(owner, order);
     },
   };
 }

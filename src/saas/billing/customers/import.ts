@@ -1,9 +1,9 @@
 import type { BillingContext } from '../context.js';
 import { billingErrors, isCustomerMissing, isProviderError } from '../errors.js';
+import type { BillingOwner } from '../owners.js';
 import type { Gateway } from '../provider/gateway.js';
 import { asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { SubscriptionSync } from '../subscription/sync.js';
-import type { BillingOwner } from '../owners.js';
 import type { CustomerLinks } from './customers.js';
 
 /** Links customers that existed at the provider before this product to users, with their subscriptions. */

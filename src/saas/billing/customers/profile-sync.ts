@@ -29,7 +29,7 @@ export function createProfileSync({ customers, owners, clock, log }: BillingCont
         await customers.updateMany({ ownerId }, profileChange(clock.now()));
         await owners.profileChanges.acknowledge(ownerId, changedAt);
       }
-      isMore = changes.length === PAGE_SIZE;
+      isMore = changes.length >= PAGE_SIZE;
     }
   };
 

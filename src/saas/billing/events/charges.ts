@@ -5,6 +5,7 @@ import type { EventOf } from '../../../core/ops/events.js';
 import type { BillingContext } from '../context.js';
 import { isProviderError } from '../errors.js';
 import type { BillingEvents } from '../notifications.js';
+import { referenceTo } from '../owners.js';
 import type { Projector } from '../projection.js';
 import type { Gateway } from '../provider/gateway.js';
 import { isFullyRefunded, type PaymentDocument } from '../store.js';
@@ -203,7 +204,7 @@ function chargeEvent(
   at: number,
 ): Promise<Effect> {
   const { id: paymentId, ownerId, subscriptionId, amount, currency, refundedAmount = 0 } = payment;
-  const about = { ownerId, paymentId, ...defined({ subscriptionId, amount, currency }) };
+  const about = { ...referenceTo(ownerId), paymentId, ...defined({ subscriptionId, amount, currency }) };
   const notification = { id: event.id, at: toTimestamp(at), ...about };
   if (event.type === 'charge.refunded' || isRefundFailure(event)) {
     const isFullRefund = isFullyRefunded(payment);

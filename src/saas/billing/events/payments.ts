@@ -5,6 +5,7 @@ import type { EventOf } from '../../../core/ops/events.js';
 import type { BillingContext, CommitPart } from '../context.js';
 import type { HeldChanges } from '../holdings.js';
 import type { BillingEvents } from '../notifications.js';
+import { referenceTo } from '../owners.js';
 import type { PurchaseDocument } from '../purchases.js';
 import { type Dispute, type PaymentDocument, writingRevision } from '../store.js';
 import { type InvoiceDetails, type PaymentEvent, readInvoice } from './provider-objects.js';
@@ -239,7 +240,7 @@ function invoiceEvent(
   const notification = {
     id,
     at: toTimestamp(at),
-    ownerId,
+    ...referenceTo(ownerId),
     invoiceId,
     ...defined({ subscriptionId, amount, currency }),
   };

@@ -1,5 +1,6 @@
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import { defined } from '../../../core/kernel/fields.js';
+import { ownerIn } from '../owners.js';
 import { asFlag, asInteger, asList, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import type { Dispute } from '../store.js';
 
@@ -112,14 +113,14 @@ export function parseEvent(payload: string, signature: string): PaymentEvent | n
   });
 }
 
-/** The customer, subscription and user in an event. */
+/** The customer, subscription and owner in an event. */
 function referencesOf({ type, objectId, object }: { type: string; objectId: string; object: Json }) {
   const parent = subscriptionDetailsOf(object);
   const details = isInvoice({ type }) ? [parent, asObject(object['subscription_details'])] : [object];
   return {
     customerId: isCustomer({ type }) ? objectId : idOf(object['customer']),
     subscriptionId: type.startsWith('customer.subscription.') ? objectId : subscriptionOf(object),
-    metadataOwnerId: details.flatMap(({ metadata }) => asText(asObject(metadata)['userId']) ?? [])[0],
+    metadataOwnerId: details.flatMap(({ metadata }) => ownerIn(asObject(metadata)) ?? [])[0],
     referenceOwnerId: isSession({ type }) ? asText(object['client_reference_id']) : undefined,
   };
 }

@@ -3,6 +3,7 @@ import { defined } from '../../../core/kernel/fields.js';
 import type { BillingContext } from '../context.js';
 import { isProviderError } from '../errors.js';
 import type { BillingEvents } from '../notifications.js';
+import { referenceTo } from '../owners.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
 import type { Projector } from '../projection.js';
 import { asFlag, asInteger, asObject, asText, idOf, type Json } from '../provider/json.js';
@@ -194,7 +195,7 @@ const purchaseNotification = (
 ): BillingEvents['purchase.completed'] => ({
   id: eventId,
   at: toTimestamp(at),
-  ownerId,
+  ...referenceTo(ownerId),
   purchaseId,
   plan,
   items,

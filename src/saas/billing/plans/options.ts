@@ -132,6 +132,8 @@ export const PlanConfiguration = Type.Object(
     independent: flag(),
     /** Whether a one-time purchase of one of its prices gives access. */
     purchase: flag(),
+    /** `limit`: an organization has at most as many members as seats; `members`: the quantity follows the number of members. */
+    seats: Type.Optional(Type.Enum(['limit', 'members'])),
     checkout: Type.Optional(CheckoutOptions),
   },
   { additionalProperties: false },
@@ -203,8 +205,11 @@ function nameProblem(plan: string): string | undefined {
 }
 
 function planProblem({ limits = {}, ...plan }: PlanConfiguration, isFree: boolean): string | undefined {
-  const { prices, independent, purchase, checkout, credits, features = [] } = plan;
-  if (isFree && [prices, independent, purchase, checkout, credits].some((value) => value !== undefined)) {
+  const { prices, independent, purchase, checkout, credits, seats, features = [] } = plan;
+  if (
+    isFree &&
+    [prices, independent, purchase, checkout, credits, seats].some((value) => value !== undefined)
+  ) {
     return 'applies to every user, so it must have a name, features and limits only.';
   }
   const limit = Object.keys(limits).find((name) => !LIMIT_NAME.test(name));

@@ -103,6 +103,8 @@ export function createPlans(source: PlansSource, onUnknown: (priceId: string) =>
     /** The options of the checkout page for a price, including the bounds of the quantity; empty if none are set. */
     checkoutOf: (priceId: string): CheckoutOptions =>
       configOf(configured?.get(priceId) ?? UNKNOWN_PLAN)?.checkout ?? {},
+    /** How the quantity of a price and the members of an organization depend. */
+    seatsOf: (priceId: string) => configOf(configured?.get(priceId) ?? UNKNOWN_PLAN)?.seats,
     quotaOf: (plan: string, name: string): Quota | undefined => quotaIn(configOf(plan), name),
     /** The amounts of the limits of a plan; null for unlimited. */
     limitsOf: (plan: string): Record<string, number | null> =>

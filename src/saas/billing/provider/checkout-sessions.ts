@@ -1,5 +1,6 @@
 import type Stripe from 'stripe';
 import { defined } from '../../../core/kernel/fields.js';
+import { referenceTo } from '../owners.js';
 import type { CheckoutOrder } from '../schemas.js';
 import { nullIfMissing, type ProviderCall, retryIdempotently } from './client.js';
 import { asObject, asText, asTime, type Json } from './json.js';
@@ -118,7 +119,7 @@ function withOwn(edited: CheckoutParameters, own: CheckoutParameters, isHosted: 
     customer: own.customer as string,
     client_reference_id: own.client_reference_id as string,
     mode: own.mode as Stripe.Checkout.SessionCreateParams.Mode,
-    metadata: { ...metadataOf(edited), ...metadataOf(own) },
+    metadata: ownMetadata(edited, own),
     ...(item && {
       line_items: [{ ...lines.find(isOwn), ...item }, ...lines.filter((line) => !isOwn(line))],
     }),
@@ -126,7 +127,7 @@ function withOwn(edited: CheckoutParameters, own: CheckoutParameters, isHosted: 
       subscription_data: {
         ...subscription,
         ...own.subscription_data,
-        metadata: { ...metadataOf(subscription), ...metadataOf(own.subscription_data) },
+        metadata: ownMetadata(subscription, own.subscription_data),
       },
     }),
   };
@@ -137,7 +138,15 @@ function withOwn(edited: CheckoutParameters, own: CheckoutParameters, isHosted: 
   return { ...params, ui_mode, ...(returns && { return_url: returned }) };
 }
 
-const metadataOf = ({ metadata }: { metadata?: unknown }) => asObject(metadata) as Stripe.MetadataParam;
+interface WithMetadata {
+  metadata?: unknown;
+}
+
+/** Names the owner, and no other one. */
+function ownMetadata(edited: WithMetadata, own: WithMetadata): Stripe.MetadataParam {
+  const { userId, organizationId, ...others } = asObject(edited.metadata);
+  return { ...others, ...asObject(own.metadata) } as Stripe.MetadataParam;
+}
 
 /** Assigned one by one, because TypeScript does not check the names of parameters in a spread. */
 export function sessionParams(checkout: Checkout): CheckoutParameters {
@@ -145,7 +154,7 @@ export function sessionParams(checkout: Checkout): CheckoutParameters {
   const params: CheckoutParameters = {
     customer: customerId,
     client_reference_id: ownerId,
-    metadata: { ownerId },
+    metadata: { ...referenceTo(ownerId) },
     mode,
     success_url: checkout.successUrl,
     cancel_url: checkout.cancelUrl,
@@ -163,7 +172,7 @@ export function sessionParams(checkout: Checkout): CheckoutParameters {
   setDiscounts(params, checkout);
   setTaxes(params, checkout);
   if (mode === 'subscription') {
-    params.subscription_data = { metadata: { ownerId } };
+    params.subscription_data = { metadata: { ...referenceTo(ownerId) } };
     if (checkout.trialDays !== undefined) params.subscription_data.trial_period_days = checkout.trialDays;
   }
   return params;

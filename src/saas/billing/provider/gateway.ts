@@ -1,5 +1,6 @@
 import type Stripe from 'stripe';
 import { defined } from '../../../core/kernel/fields.js';
+import { referenceTo } from '../owners.js';
 import { isTerminal } from '../store.js';
 import { createAccountSetup } from './account-setup.js';
 import { cardOf } from './cards.js';
@@ -77,7 +78,7 @@ export function createGateway(secretKey: string, apiUrl: string | undefined, tim
       { email, name, ownerId }: { email: string; name: string; ownerId: string },
       idempotencyKey: string,
     ): Promise<{ id: string }> {
-      const customer: Stripe.CustomerCreateParams = { email, metadata: { ownerId } };
+      const customer: Stripe.CustomerCreateParams = { email, metadata: { ...referenceTo(ownerId) } };
       if (name !== '') customer.name = name;
       const { id } = await call((stripe) =>
         retryIdempotently(idempotencyKey, (key) =>
@@ -108,9 +109,10 @@ export function createGateway(secretKey: string, apiUrl: string | undefined, tim
       );
     },
 
-    /** The customers whose metadata names the user. */
+    /** The customers whose metadata names the owner. */
     async customersOf(ownerId: string): Promise<string[]> {
-      const query = `metadata['ownerId']:'${ownerId.replace(/['\\]/g, '\\$&')}'`;
+      const [[key, id] = []] = Object.entries(referenceTo(ownerId));
+      const query = `metadata['${key}']:'${id?.replace(/['\\]/g, '\\$&')}'`;
       const found = await call((stripe) => stripe.customers.search({ query, limit: SEARCH_LIMIT }));
       return requireList(found).flatMap((customer) => idOf(customer) ?? []);
     },

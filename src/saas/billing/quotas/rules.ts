@@ -1,9 +1,9 @@
 import { DAY } from '../../../core/kernel/clock.js';
 import { isEntitled } from '../entitlement.js';
 import type { PastDue } from '../options.js';
+import type { AccessTerms, BillingOwner } from '../owners.js';
 import { FREE_PLAN, type Quota } from '../plans/options.js';
 import type { Plans } from '../plans/plans.js';
-import type { AccessTerms, BillingOwner } from '../owners.js';
 
 /** Which limit applies to a user, and to which period it applies. */
 

@@ -1,8 +1,9 @@
 import { toTimestampOrNull } from '../../../core/http/schemas.js';
-import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
+import { invalidFields } from '../../../core/kernel/errors.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import { allOf } from '../../../core/storage/pages.js';
 import type { BillingContext, CommitPart } from '../context.js';
+import { ownerNotFound } from '../owners.js';
 import type { QuotaView } from '../schemas.js';
 import { usageReport } from '../usage/reports.js';
 import { type QuotaRule, quotaRule } from './rules.js';
@@ -28,7 +29,7 @@ export function createQuotas(context: BillingContext) {
 
   const find = async (ownerId: string) => {
     const user = await owners.find(ownerId);
-    if (!user || user.isBeingDeleted) throw userNotFound();
+    if (!user || user.isBeingDeleted) throw ownerNotFound(ownerId);
     return { ...user, held: user.held.filter(counts) };
   };
 
@@ -176,7 +177,7 @@ export function createQuotas(context: BillingContext) {
     /** Every limit of the option `billing` with what a user has used. @throws NOT_FOUND */
     async list(ownerId: string): Promise<QuotaView[]> {
       const user = await owners.find(ownerId);
-      if (!user) throw userNotFound();
+      if (!user) throw ownerNotFound(ownerId);
       const stored = await allOf(quotas, { where: { ownerId }, sort: 'ownerId' });
       return [...plans.limits].flatMap((limit) => {
         const rule = quotaRule(limit, user, { plans, pastDue, now: clock.now() });
@@ -190,8 +191,6 @@ export function createQuotas(context: BillingContext) {
     },
   };
 }
-
-const userNotFound = () => httpErrors.NOT_FOUND({ message: 'The user was not found.' });
 
 function requireQuantity(quantity: unknown): void {
   if (!Number.isSafeInteger(quantity) || (quantity as number) < 1)

@@ -9,6 +9,7 @@ import { MAIN_FAMILY } from '../plans/plans.js';
 import { asInteger, asList, idOf, type Json } from '../provider/json.js';
 import { PRORATIONS, type Proration, type SubscriptionChange } from '../provider/subscription-changes.js';
 import type { Subscription } from '../schemas.js';
+import type { Seats } from '../seats.js';
 import { isTerminal, type SubscriptionDocument } from '../store.js';
 import {
   CANCELLABLE_LATER,
@@ -71,10 +72,10 @@ const CLASSIC =
 
 export function createSubscriptionChanges(
   context: BillingContext,
-  { holdings, ...deps }: Omit<PerformDependencies, 'orders'> & { holdings: Holdings },
+  { holdings, seats, ...deps }: Omit<PerformDependencies, 'orders'> & { holdings: Holdings; seats: Seats },
 ) {
   const { plans, config, throttle, requireGateway } = context;
-  const orders = createOrders(context, holdings);
+  const orders = createOrders(context, { holdings, seats });
   const { mainItemOf, undoing } = orders;
   const prorationOf = (proration: Proration = config.billingProration ?? 'always_invoice') => {
     requireOneOf('proration', proration, PRORATIONS);

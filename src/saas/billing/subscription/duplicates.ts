@@ -2,6 +2,7 @@ import { toTimestamp } from '../../../core/http/schemas.js';
 import { readPage } from '../../../core/storage/pages.js';
 import type { BillingContext, CommitPart } from '../context.js';
 import type { Holding, Holdings } from '../holdings.js';
+import { referenceTo } from '../owners.js';
 import type { DuplicateSubscriptions } from '../schemas.js';
 import type { SubscriptionDocument } from '../store.js';
 
@@ -48,7 +49,7 @@ export function createDuplicates(context: BillingContext, { listBought }: Holdin
         await event('subscription.duplicated', {
           id: `duplicate:${newest.id}`,
           at: toTimestamp(at),
-          ownerId: id,
+          ...referenceTo(id),
           subscriptionIds,
           plans: found.map(({ plan }) => plan),
         }),
@@ -57,22 +58,22 @@ export function createDuplicates(context: BillingContext, { listBought }: Holdin
           afterCommit: () =>
             log.warn(
               { ownerId: id, subscriptions: subscriptionIds },
-              'a user pays for more than one subscription',
+              'a customer pays for more than one subscription',
             ),
         },
       ];
     },
 
-    /** The users who have duplicates now, a page at a time. @throws VALIDATION_ERROR for an invalid `after` */
+    /** The owners who have duplicates now, a page at a time. @throws VALIDATION_ERROR for an invalid `after` */
     async list(after: string | undefined): Promise<DuplicateSubscriptions> {
       const page = await readPage(duplicates, { sort: 'id', after });
       const items = await Promise.all(
         page.items.map(async ({ id, at }) => {
-          const [user, bought] = await Promise.all([owners.find(id), listBought(id)]);
+          const [owner, bought] = await Promise.all([owners.find(id), listBought(id)]);
           const found = duplicatesAmong(bought);
-          if (!user || found.length === 0) return [];
+          if (!owner || found.length === 0) return [];
           return [
-            { ownerId: id, email: user.email, reportedAt: toTimestamp(at), subscriptions: found.map(view) },
+            { ownerId: id, email: owner.email, reportedAt: toTimestamp(at), subscriptions: found.map(view) },
           ];
         }),
       );

@@ -6,6 +6,7 @@ import { billingErrors } from '../errors.js';
 import { type Holding, type Holdings, hasPrice, isRunning } from '../holdings.js';
 import { asInteger, asList, asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { ItemChange, Proration, SubscriptionChange } from '../provider/subscription-changes.js';
+import type { Seats } from '../seats.js';
 import type { SubscriptionDocument, SubscriptionItem } from '../store.js';
 import {
   endsWithPeriod,
@@ -63,7 +64,10 @@ const NO_ADD_ON = 'This price is no add-on that can be part of a subscription.';
 const AGREED =
   'The seller has scheduled changes of this subscription, which cannot be undone here. Contact the support of this site.';
 
-export function createOrders({ plans, clock, requireGateway }: BillingContext, holdings: Holdings) {
+export function createOrders(
+  { plans, clock, requireGateway }: BillingContext,
+  { holdings, seats }: { holdings: Holdings; seats: Seats },
+) {
   /**
    * The subscription that a request is about: the named one, otherwise the only one that runs, a usable one before one whose first
    * payment is missing, and plans of this product before others. An order can replace what has its price and what is of the same family.
@@ -105,6 +109,7 @@ export function createOrders({ plans, clock, requireGateway }: BillingContext, h
   const changeOf = async (
     item: Json,
     subscription: Json,
+    ownerId: string,
     { priceId, quantity }: Pick<PlanChange, 'priceId' | 'quantity'>,
   ): Promise<OrderedItem | null> => {
     const itemId = idOf(item);
@@ -120,7 +125,7 @@ export function createOrders({ plans, clock, requireGateway }: BillingContext, h
       return isSamePrice ? null : defined({ itemId, priceId, startsPeriod });
     }
     const present = asInteger(item['quantity']);
-    const wanted = quantity ?? present ?? 1;
+    const wanted = (await seats.quantityOf(ownerId, priceId, quantity, present)) ?? present ?? 1;
     if (isSamePrice && wanted === present) return null;
     requireQuantity(wanted, plans.checkoutOf(priceId).quantity);
     return defined({ itemId, priceId, quantity: wanted, startsPeriod });
@@ -130,7 +135,7 @@ export function createOrders({ plans, clock, requireGateway }: BillingContext, h
   const itemChange = (subscription: Json, stored: SubscriptionDocument, order: PlanChange) => {
     const item = mainItemOf(subscription, stored);
     if (idOf(item) === undefined) throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE();
-    return changeOf(item, subscription, order);
+    return changeOf(item, subscription, stored.ownerId, order);
   };
 
   /**
@@ -179,7 +184,7 @@ export function createOrders({ plans, clock, requireGateway }: BillingContext, h
       const plan = addOnOf(order.priceId);
       const held = await holdings.listBought(stored.ownerId);
       if (held.some((one) => one.family === plan && isRunning(one))) throw billingErrors.ALREADY_SUBSCRIBED();
-      return changeOf(addOnItem(subscription, stored, plan) ?? {}, subscription, order);
+      return changeOf(addOnItem(subscription, stored, plan) ?? {}, subscription, stored.ownerId, order);
     },
 
     addOnItem,

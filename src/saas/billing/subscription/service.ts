@@ -1,4 +1,4 @@
-import { type SubscriptionStatus, toTimestamp, type User } from '../../../core/http/schemas.js';
+import { type SubscriptionStatus, toTimestamp } from '../../../core/http/schemas.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
 import type { BillingContext } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
@@ -6,6 +6,7 @@ import { NO_SUBSCRIPTION, selectEntitlement, selectShown } from '../entitlement.
 import type { EventProcessor } from '../events/processor.js';
 import type { PurchaseRecorder } from '../events/purchase-recorder.js';
 import { type Holding, type Holdings, isRunning } from '../holdings.js';
+import { ownerIn } from '../owners.js';
 import { FREE_PLAN } from '../plans/options.js';
 import type { Benefits } from '../plans/plans.js';
 import type { Projector } from '../projection.js';
@@ -105,8 +106,8 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
 
   /** Links the customer of a checkout session, and records a one-time purchase. */
   const applySession = async (session: Json | null, ownerId: string): Promise<void> => {
-    // The response for the session of another user is the same as for an unknown one.
-    if (!session || userOf(session) !== ownerId)
+    // The response for the session of another owner is the same as for an unknown one.
+    if (!session || ownerOf(session) !== ownerId)
       throw httpErrors.NOT_FOUND({ message: 'The checkout session was not found.' });
     const customerId = idOf(session['customer']);
     const linked = customerId === undefined ? null : await links.findUser(customerId);
@@ -152,18 +153,18 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
 
     /**
      * The same after a sync with the provider, for users who return from checkout before the webhook arrives.
-     * @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR; NOT_FOUND if the session belongs to another user
+     * @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR; NOT_FOUND if the session belongs to another owner
      */
-    async sync(user: User, sessionId?: string): Promise<Subscription> {
+    async sync(ownerId: string, sessionId?: string): Promise<Subscription> {
       const gateway = requireGateway();
       if (sessionId !== undefined) {
         const session = await sessionAtATime(sessionId, () => gateway.checkoutSession(sessionId));
-        await applySession(session, user.id);
+        await applySession(session, ownerId);
       }
-      const customerIds = await findCustomers(gateway, user.id);
-      if (customerIds.length > 0) await sync.syncCustomers(customerIds, user.id);
+      const customerIds = await findCustomers(gateway, ownerId);
+      if (customerIds.length > 0) await sync.syncCustomers(customerIds, ownerId);
       for (const customerId of customerIds) await processor.replayUnmatched(customerId);
-      return current(user.id);
+      return current(ownerId);
     },
 
     /** Whether a subscription or a grant gives access, to `plan` if given. False for unknown users. */
@@ -180,10 +181,10 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
   };
 }
 
-/** The user of a session: by the metadata, which only the seller writes, else by the reference that the buyer chose. */
-function userOf(session: Json): string | undefined {
+/** The owner of a session: by the metadata, which only the seller writes, else by the reference that the buyer chose. */
+function ownerOf(session: Json): string | undefined {
   const metadata = [session['metadata'], asObject(session['customer'])['metadata']].map(asObject);
-  const [ownerId] = metadata.flatMap(({ userId }) => asText(userId) ?? []);
+  const [ownerId] = metadata.flatMap((one) => ownerIn(one) ?? []);
   return ownerId ?? asText(session['client_reference_id']);
 }
 

@@ -1,9 +1,9 @@
 import { type SubscriptionStatus, toTimestamp, toTimestampOrNull } from '../../../core/http/schemas.js';
 import { NO_SUBSCRIPTION } from '../entitlement.js';
 import type { Holding } from '../holdings.js';
+import type { PlanGrant } from '../owners.js';
 import type { Benefits } from '../plans/plans.js';
 import type { ItemPrice } from '../store.js';
-import type { PlanGrant } from '../owners.js';
 
 /** What users hold, as responses show it. */
 

@@ -8,6 +8,7 @@ import type { Write } from '../../../core/storage/collection.js';
 import { changeTo } from '../../../core/storage/semantics.js';
 import type { BillingContext } from '../context.js';
 import { isEntitled } from '../entitlement.js';
+import { referenceTo } from '../owners.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
 import { isTerminal, type SubscriptionDocument } from '../store.js';
 import type { Snapshot } from './snapshot.js';
@@ -93,7 +94,7 @@ export function createSubscriptionWriter({ subscriptions, event, pastDue, clock 
       return event('subscription.updated', {
         id: eventId,
         at: toTimestamp(at),
-        ownerId,
+        ...referenceTo(ownerId),
         subscriptionId,
         status: updated.status as SubscriptionStatus,
         plan,

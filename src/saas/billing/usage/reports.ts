@@ -1,6 +1,6 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
 import { type Clock, DAY, HOUR } from '../../../core/kernel/clock.js';
-import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
+import { invalidFields } from '../../../core/kernel/errors.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
 import type { Outgoing } from '../../../core/ops/outbox.js';
 import {
@@ -11,8 +11,8 @@ import {
 } from '../../../core/storage/collection.js';
 import { mapPages, pagesOf } from '../../../core/storage/pages.js';
 import { billingErrors } from '../errors.js';
+import { type BillingOwners, ownerNotFound } from '../owners.js';
 import type { Gateway } from '../provider/gateway.js';
-import type { BillingOwners } from '../owners.js';
 
 /**
  * Usage that the application reports for usage-based prices. It is stored first, and a background job sends it to the
@@ -135,7 +135,7 @@ export function createReportUsage({
       // Only now, so that a concurrent deletion either finds the report or is found here.
       if (await owners.find(ownerId)) return;
       await reports.deleteOne({ id });
-      throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
+      throw ownerNotFound(ownerId);
     }
     const stored = await reports.findOne({ id });
     if (stored && stored.quantity !== quantity) throw billingErrors.USAGE_KEY_REUSED();
@@ -147,7 +147,7 @@ function requireUsage(ownerId: unknown, meter: unknown, quantity: unknown, key: 
   const isText = (value: unknown, most: number) =>
     typeof value === 'string' && value.length <= most && /^[\x21-\x7e]+$/.test(value);
   const problems = [
-    [isText(ownerId, 255), 'ownerId', 'must be the id of a user'],
+    [isText(ownerId, 255), 'ownerId', 'must be the ID of a user or an organization'],
     [isText(meter, 100), 'meter', 'must be the event name of a meter, of at most 100 characters'],
     [
       Number.isSafeInteger(quantity) && (quantity as number) >= 0,

@@ -5,6 +5,7 @@ import { lease, sendDue } from '../../../core/ops/outbox.js';
 import { createPurge } from '../../../core/ops/purge.js';
 import type { BillingContext } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
+import { referenceTo } from '../owners.js';
 import type { Gateway } from '../provider/gateway.js';
 import type { UsageDocument } from './reports.js';
 
@@ -50,7 +51,15 @@ export function createUsageJobs(
   const fail = async (report: UsageDocument, reason: string): Promise<void> => {
     const { id, attempts, ownerId, meter, quantity, key } = report;
     const endedAt = clock.now();
-    const notification = { id, at: toTimestamp(endedAt), ownerId, meter, quantity, key, reason };
+    const notification = {
+      id,
+      at: toTimestamp(endedAt),
+      ...referenceTo(ownerId),
+      meter,
+      quantity,
+      key,
+      reason,
+    };
     const failed = await commit([
       reports.changing(
         { id, attempts },
