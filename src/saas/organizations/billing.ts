@@ -10,6 +10,7 @@ export interface OrganizationBilling {
   profileMark(): { profileChangedAt?: number };
   /** What follows that commit. */
   profileChanged: Effect;
+  /** The members that a plan is paid for. */
   seats: {
     /** How many members an organization may have; `Infinity` if no plan limits them. */
     limitOf(record: BilledRecord): number;
