@@ -20,7 +20,7 @@ await run({
     group: 'Manage groups of people and agents: add, remove, list, member',
     agent: 'Manage agents: mint, rotate, key',
     invite: 'Print a link with which a person creates an account',
-    principal: 'Manage principals: list, disable, enable, reset, remove-factor, remove-passkeys',
+    principal: 'Manage principals: list, update, disable, enable, reset, remove-factor, remove-passkeys',
     operator: 'Manage operators: grant, revoke, invite, list',
     login: 'Sign in without a browser and print a token',
     token: 'Get tokens with tokens: exchange',

@@ -14,6 +14,7 @@ interface DescribeOptions extends CommonOptions {
   kinds?: Kind[];
   admitGroups?: string[];
   groups?: string;
+  claims?: string;
   logo?: string;
   backchannelLogoutUri?: string;
   idTokenAlg?: IdTokenAlgorithm;
@@ -107,6 +108,10 @@ function describe(command: CommandLine): CommandLine {
       parseList,
     )
     .option('--kinds <kinds>', 'Who may sign in: human, agent or both', parseKinds)
+    .option(
+      '--claims <claims>',
+      'Claims from metadata (idp principal update), like department,level:number=grade; an empty text removes them',
+    )
     .option('--admit-groups <names>', 'Groups that alone may sign in; an empty list admits all', parseList)
     .option(
       '--groups <filter>',
@@ -153,6 +158,7 @@ async function create(
     principalKinds: options.kinds ?? [...KINDS],
     admittedGroups: options.admitGroups,
     groupsClaim: options.groups,
+    claims: options.claims,
     trusted: options.trusted === true,
     strict: options.strict === true,
     device: options.device === true,
@@ -177,6 +183,7 @@ async function update(clientId: string, options: UpdateOptions, command: Command
     principalKinds: kinds,
     admittedGroups: options.admitGroups,
     groupsClaim: options.groups,
+    claims: options.claims,
     trusted: isYes(options.trusted),
     strict: isYes(options.strict),
     device: isYes(options.device),

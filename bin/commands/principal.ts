@@ -1,11 +1,20 @@
 import { toTimestamp } from '../../src/core/http/schemas.js';
 import { operatorView } from '../../src/idp/provisioning/schemas.js';
+import type { PrincipalDocument } from '../../src/idp/provisioning/store.js';
 import type { CommandLine, CommonOptions } from '../command.js';
 import { COMMAND_SOURCE, noPrincipal, printList, withPrincipal } from '../provisioning.js';
 import { answer, fail } from '../terminal.js';
 
 const RESET = `Print a link with which a person who forgot the password chooses a new one. The link works once, for one \
 day. The old password works until the link is used; then all codes, tokens and sessions end.`;
+
+const UPDATE = `Change what is stored about a person or an agent for claims. Applications get given_name, family_name, nickname, \
+picture and locale with the scope profile, and others that are declared for them (idp client update --claims). Types are string, \
+number, boolean and list.`;
+
+type UpdateOptions = CommonOptions & { set?: string[]; unset?: string[] };
+
+const collect = (text: string, before: string[] = []): string[] => [...before, text];
 
 export function define(group: CommandLine): void {
   group.examples('idp principal list ada', 'idp principal disable scout@agents.example');
@@ -22,6 +31,24 @@ export function define(group: CommandLine): void {
         page: ({ directory }, after) => directory.list({ prefix, after }),
       }),
     );
+  group
+    .command('update')
+    .description(UPDATE)
+    .argument('<handle>')
+    .option('--set <entry>', 'name=text or name:type=value; may be repeated', collect)
+    .option('--unset <name>', 'Entry to remove; may be repeated', collect)
+    .examples(
+      'idp principal update ada@example.com --set given_name=Ada --set locale=en',
+      'idp principal update ada@example.com --set level:number=3 --set teams:list=core,web --unset nickname',
+    )
+    .action((handle: string, { set = [], unset = [], ...options }: UpdateOptions, command: CommandLine) => {
+      if (set.length + unset.length === 0) command.error('error: no change is given. Use --set or --unset.');
+      return withPrincipal(handle, async ({ id }, { directory }) => {
+        const change = [...set.map(directory.parseMetadata), ...unset.map((name) => [name, null] as const)];
+        const updated = await directory.changeMetadata(id, Object.fromEntries(change), COMMAND_SOURCE);
+        answer(options, viewOf(updated ?? noPrincipal(handle), options));
+      });
+    });
   group
     .command('disable')
     .description('Disable a principal at once; its codes, tokens and links end permanently')
@@ -73,11 +100,16 @@ export function define(group: CommandLine): void {
     );
 }
 
+function viewOf(principal: PrincipalDocument, { json }: CommonOptions) {
+  const { metadata, ...view } = operatorView(principal);
+  return { ...view, ...(metadata && { metadata: json ? metadata : JSON.stringify(metadata) }) };
+}
+
 const setState = (verb: 'disable' | 'enable') => (handle: string, options: CommonOptions) =>
   withPrincipal(handle, async ({ id }, { directory }) => {
     const principal = await directory[verb](id, COMMAND_SOURCE);
     // Another process can delete the principal in the meantime.
-    answer(options, operatorView(principal ?? noPrincipal(handle)));
+    answer(options, viewOf(principal ?? noPrincipal(handle), options));
   });
 
 function explainRefusal({ handle, kind, state }: { handle: string; kind: string; state: string }): string {

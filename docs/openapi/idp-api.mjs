@@ -387,6 +387,12 @@ export const provisioning = {
   },
   'GET /v1/principals': { id: 'listPrincipals', summary: 'People and agents, by handle' },
   'GET /v1/principals/:sub': { id: 'getPrincipal', summary: 'A person or an agent', errors: ['NOT_FOUND'] },
+  'PATCH /v1/principals/:sub': {
+    id: 'updatePrincipal',
+    summary: 'Change what is stored about a person or an agent for claims',
+    description: 'Takes the token that may invite people. `null` removes an entry.',
+    errors: ['NOT_FOUND', 'VALIDATION_ERROR'],
+  },
   'POST /v1/principals/:sub/disable': {
     id: 'disablePrincipal',
     summary: 'Disable a person or an agent, and end all sessions and tokens',

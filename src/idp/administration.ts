@@ -12,7 +12,7 @@ import { factorCollection, removeFactor } from '../shared/factors/store.js';
 import { passkeyCollection, removePasskeys } from '../shared/passkeys/store.js';
 import { createGroups } from './groups/service.js';
 import { createReadPerson } from './logins.js';
-import { createIsVerified, SCOPES } from './oidc/claims.js';
+import { createIsVerified, RESERVED_CLAIMS, SCOPES } from './oidc/claims.js';
 import { createGrantedAccess } from './oidc/granted-access.js';
 import { hasMailServer, idpSchema, idTokenAlgorithmsOf, uriRulesOf } from './options.js';
 import { createAgentKeys } from './provisioning/agent-keys.js';
@@ -86,6 +86,7 @@ export async function openProvisioning(warn: (message: string) => void, { create
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     endSessions,
     groups,
+    reservedClaims: RESERVED_CLAIMS,
     endClient,
   });
   const { clients } = provisioning;

@@ -11,7 +11,7 @@ import {
   openFactors,
   openPasskeys,
 } from './logins.js';
-import { createIsVerified } from './oidc/claims.js';
+import { createIsVerified, RESERVED_CLAIMS } from './oidc/claims.js';
 import { createGrantedAccess } from './oidc/granted-access.js';
 import { createOidcModule } from './oidc/module.js';
 import { idTokenAlgorithmsOf, uriRulesOf } from './options.js';
@@ -61,6 +61,7 @@ export async function openModules(context: IdpContext) {
     trustForCodes: factors?.trust,
     endSessions,
     groups,
+    reservedClaims: RESERVED_CLAIMS,
     endClient,
     forgetConsents: consents.forget,
   });

@@ -122,6 +122,34 @@ t.test('clients: every change to the trust in applications happens on the host',
   ]);
 });
 
+t.test('metadata: entries are set with their types and removed', async (t) => {
+  const { idp, type } = await both(t);
+  const ada = await idp.makeHuman({ handle: 'ada' });
+  const update = (...args: string[]) => type(['principal', 'update', 'ada', ...args, '--json']);
+  const set = ['--set', 'department=a=b:c', '--set', 'grade:number=-3', '--set', 'admin:boolean=false'];
+  t.match((await update(...set, '--set', 'teams:list=core, web', '--set', 'zip=0123')).json.metadata, {
+    ...{ department: 'a=b:c', grade: -3, admin: false, teams: ['core', 'web'], zip: '0123' },
+  });
+  t.match((await update('--set', 'constructor=x')).json.metadata, { constructor: 'x' });
+  t.same(
+    (await update('--unset', 'constructor', '--unset', 'teams', '--unset', 'zip', '--unset', 'other')).json
+      .metadata,
+    {
+      ...{ department: 'a=b:c', grade: -3, admin: false },
+    },
+  );
+  const refused: [string[], RegExp][] = [
+    [['--set', 'grade:number=x'], /metadata must be entries like department=Sales/],
+    [['--set', 'grade:constructor=1'], /metadata must be entries like/],
+    [['--set', 'department'], /metadata must be entries like/],
+    [['--set', 'Department=x'], /metadata.Department must be 1 to 40 lower-case letters/],
+  ];
+  for (const [args, err] of refused) t.match(await update(...args), { code: 1, err }, args.join(' '));
+  t.match(await update(), { code: 2, err: /no change is given/ });
+  t.match((await type(['principal', 'disable', 'ada'])).out, /metadata +\{"department":"a=b:c"/);
+  t.match((await idp.admin('GET', `/v1/principals/${ada.sub}`)).body.metadata, { grade: -3 });
+});
+
 t.test(
   'groups: members by handle, sub and domain, and what applications and APIs do with them',
   async (t) => {

@@ -1,9 +1,9 @@
 import { mustBe } from '../../core/config/validation-messages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { DisplayName, matchesSchema, toTimestamp } from '../../core/http/schemas.js';
-import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
+import { AppError, httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { actionsOn, registerAction } from '../../shared/console-kit/actions.js';
-import type { PrincipalDocument } from '../provisioning/store.js';
+import type { MetadataValue, PrincipalDocument } from '../provisioning/store.js';
 import { type ConsoleServices, operatorSource, requireCurrent, type TextForm } from './sources.js';
 
 const HANDLE = {
@@ -26,6 +26,18 @@ function readIdentity({ handle = '', name }: Record<string, string | undefined>)
     throw invalidFields({ path: 'name', message: mustBe(DisplayName, name) });
   }
   return { handle, ...(name !== undefined && { name }) };
+}
+
+const writeEntry = ([name, value]: [string, MetadataValue]): string => {
+  if (Array.isArray(value)) return `${name}:list=${value.join()}`;
+  return typeof value === 'string' ? `${name}=${value}` : `${name}:${typeof value}=${value}`;
+};
+
+/** The form has one field for all entries. */
+function failAtField(error: unknown): never {
+  if (!(error instanceof AppError) || error.details === undefined) throw error;
+  const messages = error.details.map(({ path, message }) => `${path.replace('metadata.', '')} ${message}`);
+  throw invalidFields({ path: 'metadata', message: messages.join('; ') });
 }
 
 /** The changes of principals, invitations and sessions. */
@@ -64,6 +76,31 @@ export async function principalActionsPlugin(
     button: 'Enable',
     run: async ({ id }, _, by) => requireCurrent(await principals.enable(id, operatorSource(by))),
     done: 'Enabled.',
+  });
+
+  await register<TextForm>('metadata', {
+    title: ({ handle }) => `Change metadata of ${handle}`,
+    consequences:
+      'Applications get given_name, family_name, nickname, picture and locale with the scope profile, and others that are declared for them.',
+    button: 'Save',
+    inputs: [
+      {
+        name: 'metadata',
+        label: 'Metadata',
+        hint: 'One entry on each line, like given_name=Ada, level:number=3, admin:boolean=true or teams:list=core,web. An entry that is left out is removed.',
+        type: 'lines',
+      },
+    ],
+    values: ({ metadata = {} }) => ({ metadata: Object.entries(metadata).map(writeEntry).join('\n') }),
+    run: async ({ id, metadata = {} }, { metadata: text = '' }, by) => {
+      const lines = text.split(/\r?\n/).filter((line) => line.trim() !== '');
+      const removed = Object.keys(metadata).map((name) => [name, null] as const);
+      const change = Object.fromEntries([...removed, ...lines.map(principals.parseMetadata)]);
+      return requireCurrent(
+        await principals.changeMetadata(id, change, operatorSource(by)).catch(failAtField),
+      );
+    },
+    done: 'Saved.',
   });
 
   await register('delete', {

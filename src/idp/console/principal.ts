@@ -27,7 +27,7 @@ function actionsOf({ kind, state }: PrincipalDocument): Link[] {
   if (state === 'active' && kind === 'agent') links.push({ path: 'rotate', label: 'Rotate the password' });
   if (state === 'disabled') links.push({ path: 'enable', label: 'Enable' });
   else links.push({ path: 'disable', label: 'Disable' });
-  return [...links, { path: 'delete', label: 'Delete' }];
+  return [...links, { path: 'metadata', label: 'Change metadata' }, { path: 'delete', label: 'Delete' }];
 }
 
 function principalFacts(principal: PrincipalDocument & { groups: readonly string[] }): DetailRow[] {
@@ -39,6 +39,7 @@ function principalFacts(principal: PrincipalDocument & { groups: readonly string
     ...keys.map(({ id, jwk }) => ({ label: `Public key (${jwk.crv})`, text: id, isCode: true })),
     { label: 'State', text: state },
     { label: 'Groups', text: groups.join(', ') || null },
+    ...Object.entries(principal.metadata ?? {}).map(([label, value]) => ({ label, text: String(value) })),
     { label: 'Operator since', time: toTimestampOrNull(operatorSince) },
     { label: 'Created', time: toTimestamp(createdAt) },
     { label: 'Changed', time: toTimestamp(updatedAt) },

@@ -1,5 +1,6 @@
 import { canonicalDomain, isDomain, mailboxOf, spellingsOf } from '../../core/http/mailboxes.js';
 import { toSeconds } from '../../core/kernel/clock.js';
+import type { Metadata } from '../provisioning/store.js';
 import type { Client, Principal } from './directory.js';
 
 /** `groups` is offered while there is a group. */
@@ -23,7 +24,19 @@ export const acrOf = (amr: readonly string[] | undefined): string => ACR_VALUES[
 export const CLAIMS = [
   ...['iss', 'sub', 'aud', 'exp', 'iat', 'auth_time', 'jti', 'amr', 'acr', 'nonce', 'sid'],
   ...['kind', 'sub_profile', 'name', 'preferred_username', 'updated_at', 'email', 'email_verified'],
+  ...['given_name', 'family_name', 'nickname', 'picture', 'locale'],
 ] as const;
+
+/** The claims of the scope `profile` that metadata may contain (OIDC Core §5.1). */
+const PROFILE_CLAIMS = ['given_name', 'family_name', 'nickname', 'picture', 'locale'];
+
+/** No application gets another claim under the name of one that the provider, a token or a library defines. */
+export const RESERVED_CLAIMS: readonly string[] = [
+  ...CLAIMS,
+  ...['groups', 'scope', 'client_id', 'act', 'may_act', 'cnf', 'azp', 'at_hash', 'c_hash', 's_hash', 'nbf'],
+  ...['txn', 'delegation', 'epoch', 'consent', 'events', 'typ', 'token_type', 'active', 'sub_jwk', 'sub_id'],
+  ...['phone_number', 'phone_number_verified', 'constructor'],
+];
 
 /** The claims about a principal: values of JSON. */
 export type Claims = Record<string, string | number | boolean | readonly string[]>;
@@ -63,19 +76,35 @@ export function filterGroups(filter: string, groups: readonly string[]): readonl
 export type ClaimsOf = (
   principal: Principal,
   scope: string,
-  client?: Pick<Client, 'groupsClaim' | 'origin'>,
+  client?: Pick<Client, 'groupsClaim' | 'claims' | 'origin'>,
 ) => Claims;
+
+/** The claims that an application gets from metadata; one of another type is left out. */
+function customClaims(declared: string, metadata: Metadata): Claims {
+  const claims = declared.split(',').flatMap((part) => {
+    const [, claim = '', type, name = ''] = /^(\w+):(\w+)=(\w+)$/.exec(part) ?? [];
+    const value = Object.hasOwn(metadata, name) ? metadata[name] : undefined;
+    const isDeclared = type === (Array.isArray(value) ? 'list' : typeof value);
+    return value !== undefined && isDeclared ? [[claim, value] as const] : [];
+  });
+  return Object.fromEntries(claims);
+}
 
 export function createClaims(isVerified: IsVerified): ClaimsOf {
   return (principal, scope, client) => {
-    const { id, handle, kind, name, updatedAt } = principal;
+    const { id, handle, kind, name, updatedAt, metadata = {} } = principal;
     const granted = new Set(scope.split(' '));
     const groups = client && granted.has('groups') && filterGroups(groupsFor(client), principal.groups);
+    const isProfile = granted.has('profile');
+    const known = PROFILE_CLAIMS.filter((claim) => isProfile && Object.hasOwn(metadata, claim));
     return {
+      // First, so that they replace none of the others.
+      ...(isProfile && client?.claims !== undefined && customClaims(client.claims, metadata)),
+      ...Object.fromEntries(known.map((claim) => [claim, metadata[claim] ?? ''])),
       sub: id,
       kind,
       sub_profile: kind === 'agent' ? 'ai_agent' : 'user',
-      ...(granted.has('profile') && {
+      ...(isProfile && {
         name: name ?? handle,
         preferred_username: handle,
         updated_at: toSeconds(updatedAt),

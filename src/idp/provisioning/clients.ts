@@ -21,6 +21,7 @@ import {
   uriProblems,
 } from './client-uris.js';
 import { provisioningErrors } from './errors.js';
+import { parseClaims } from './metadata.js';
 import type { Dependencies } from './principals.js';
 import type { ClientCollection, ClientDocument, Kind } from './store.js';
 
@@ -37,6 +38,8 @@ export interface ClientInput {
   admittedGroups?: string[] | undefined;
   /** The groups in its claims: `all`, `none`, or names like `admins,staff=Employees`. */
   groupsClaim?: string | undefined;
+  /** The claims that it gets from metadata, like `department,level:number=grade`; an empty text removes them. */
+  claims?: string | undefined;
   /** Never set over HTTP. */
   trusted?: boolean | undefined;
   /** Whether it must use PKCE, and people must use the sign-in form. */
@@ -76,6 +79,8 @@ export interface ClientDependencies extends Dependencies {
   log: Pick<JobLog, 'warn'>;
   endClient: EndClient;
   groups: Pick<Groups, 'readFilter' | 'refuseUnknown'>;
+  /** The claims that the provider itself defines. */
+  reservedClaims: readonly string[];
 }
 
 /** What ends with a client, for the commit that removes or blocks it. */
@@ -83,7 +88,18 @@ export type EndClient = (id: string, by: { ip: string; by?: string }) => Promise
 
 export function createClients(
   clients: ClientCollection,
-  { commit, audit, clock, random, uriRules, idTokenAlgorithms, log, endClient, groups }: ClientDependencies,
+  {
+    commit,
+    audit,
+    clock,
+    random,
+    uriRules,
+    idTokenAlgorithms,
+    log,
+    endClient,
+    groups,
+    reservedClaims,
+  }: ClientDependencies,
 ) {
   const validate = ({
     redirectUris,
@@ -121,9 +137,11 @@ export function createClients(
     return client?.expiresAt !== undefined && client.expiresAt <= clock.now() ? null : client;
   };
 
-  /** The change with the filter of groups as it is stored. @throws VALIDATION_ERROR naming groups that do not exist */
-  const readGroups = async <T extends ClientChange>(change: T): Promise<T> => {
-    const { admittedGroups, groupsClaim } = change;
+  /** The change with groups and claims as they are stored. @throws VALIDATION_ERROR */
+  const readClaims = async <T extends ClientChange>(given: T): Promise<T> => {
+    const { admittedGroups, groupsClaim, claims } = given;
+    const change =
+      claims === undefined ? given : { ...given, claims: parseClaims(claims, reservedClaims, 'claims') };
     if (admittedGroups) await groups.refuseUnknown(admittedGroups, 'admitted_groups');
     if (groupsClaim === undefined) return change;
     return { ...change, groupsClaim: await groups.readFilter(groupsClaim, 'groups_claim') };
@@ -161,7 +179,7 @@ export function createClients(
     source: RequestSource,
     more: readonly Write[] = [],
   ): Promise<CreatedClient | null> {
-    const input = await readGroups(given);
+    const input = await readClaims(given);
     validate(input);
     const keys = readKeys(input);
     if (isPublic && keys !== null) throw invalidFields({ path: 'public', message: PUBLIC_WITH_KEYS });
@@ -202,7 +220,7 @@ export function createClients(
     ): Promise<ClientDocument | null> {
       const before = await find(clientId);
       if (!before) return null;
-      const change = await readGroups(given);
+      const change = await readClaims(given);
       const keys = readKeys(change);
       if (keys !== null && before.jwks === undefined && before.jwksUri === undefined)
         throw invalidFields({ path: 'jwks' in keys ? 'jwks' : 'jwks_uri', message: OTHER_METHOD });
@@ -301,7 +319,7 @@ export function createClients(
 
 const OPTIONAL_FIELDS = [
   ...(['trusted', 'strict', 'device', 'logoUri', 'backchannelLogoutUri', 'idTokenAlg'] as const),
-  ...(['admittedGroups', 'groupsClaim'] as const),
+  ...(['admittedGroups', 'groupsClaim', 'claims'] as const),
 ];
 type OptionalField = (typeof OPTIONAL_FIELDS)[number];
 

@@ -9,6 +9,7 @@ import { applyChange } from '../../core/storage/semantics.js';
 import type { Groups } from '../groups/service.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
+import { changeMetadata, parseEntry } from './metadata.js';
 import {
   type EndSessions,
   type Kind,
@@ -86,7 +87,7 @@ export function createDirectory(
       if (!found || found.state === 'deleted' || !accepts(found)) return { result: false };
       const deletion: Change<PrincipalDocument> = {
         set: { state: 'deleted', updatedAt: clock.now() },
-        unset: [...(['name', 'passwordHash', 'secretHash', 'keys'] as const), ...ENDING_FIELDS],
+        unset: [...(['name', 'metadata', 'passwordHash', 'secretHash', 'keys'] as const), ...ENDING_FIELDS],
         inc: { epoch: 1 },
       };
       const parts = await ending(found, deletion, { event: `${found.kind}.deleted` }, source);
@@ -170,6 +171,34 @@ export function createDirectory(
       if (!committed) throw provisioningErrors.wrong_state();
       return applyChange(found, enabling);
     },
+
+    /**
+     * Changes what is stored about a principal for claims; null removes an entry. `null` if it is unknown or deleted.
+     * @throws VALIDATION_ERROR
+     */
+    changeMetadata: (
+      sub: string,
+      change: Readonly<Record<string, unknown>>,
+      source: RequestSource,
+    ): Promise<PrincipalDocument | null> =>
+      decideAndCommit(commit, async () => {
+        const found = await get(sub);
+        if (!found || found.state === 'deleted') return { result: null };
+        const { state, metadataRevision = null } = found;
+        const write: Change<PrincipalDocument> = {
+          set: { metadata: changeMetadata(found.metadata ?? {}, change), updatedAt: clock.now() },
+          inc: { metadataRevision: 1 },
+        };
+        // The names alone: values may be personal.
+        const detail = Object.keys(change).join(' ');
+        const parts = [
+          principals.changing({ id: sub, state, metadataRevision }, write),
+          audit.entry({ event: 'principal.metadata_changed', subject: sub, ...actorOf(source), detail }),
+        ];
+        return { parts, result: applyChange(found, write) };
+      }),
+
+    parseMetadata: parseEntry,
 
     /** Removes an agent and keeps its handle reserved. False if there is no such agent. */
     deleteAgent: (sub: string, source: RequestSource): Promise<boolean> =>

@@ -21,6 +21,7 @@ import {
   clientView,
   InviteAnswer,
   InviteBody,
+  MetadataBody,
   operatorView,
   PrincipalAnswer,
   PrincipalList,
@@ -112,6 +113,7 @@ async function creationPlugin(
         principalKinds: body.principal_kinds ?? [...KINDS],
         admittedGroups: body.admitted_groups,
         groupsClaim: body.groups_claim,
+        claims: body.claims,
         strict: body.strict,
         logoUri: body.logo_uri,
         idTokenAlg: body.id_token_signed_response_alg,
@@ -179,6 +181,21 @@ async function operatorPlugin(fastify: FastifyTypebox, { directory }: RouteServi
 
   fastify.post('/v1/principals/:sub/enable', one, async (request) =>
     viewOrNotFound(await directory.enable(request.params.sub, requestSource(request))),
+  );
+
+  // What applications trust, as groups and verified addresses.
+  fastify.patch(
+    '/v1/principals/:sub',
+    {
+      config: access('inviter'),
+      schema: { params: PrincipalParameters, body: MetadataBody, response: { 200: PrincipalView } },
+    },
+    async (request) => {
+      const { params, body } = request;
+      return viewOrNotFound(
+        await directory.changeMetadata(params.sub, body.metadata, requestSource(request)),
+      );
+    },
   );
 
   fastify.delete(

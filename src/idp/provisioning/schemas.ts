@@ -98,11 +98,19 @@ export const AgentAnswer = Type.Object({
 
 export const RotationAnswer = Type.Pick(AgentAnswer, ['sub', 'handle', 'password']);
 
+const Metadata = Type.Record(Type.String(), Type.Unknown(), {
+  description:
+    'For claims: texts, whole numbers, true or false, and lists of texts. given_name, family_name, nickname, picture and locale are in the scope `profile`.',
+});
+
+export const MetadataBody = Type.Object({ metadata: Metadata }, { additionalProperties: false });
+
 /** What the operator sees. */
 export const PrincipalView = Type.Object({
   ...principal,
   state: Type.Enum(['invited', 'active', 'disabled', 'deleted']),
   updated_at: Timestamp,
+  metadata: Type.Optional(Metadata),
   invite_expires_at: Type.Optional(Timestamp),
 });
 
@@ -190,6 +198,14 @@ const GroupsClaim = Type.String({
   maxLength: 8192,
 });
 
+const CustomClaims = Type.String({
+  description:
+    'The claims that it gets from metadata, with the scope `profile`: `claim:type=name`, separated by commas.',
+  accepts: 'a text of at most 2048 characters',
+  examples: ['department,level:number=grade'],
+  maxLength: 2048,
+});
+
 const address = (description: string, example: string) =>
   Type.String({
     description,
@@ -238,6 +254,7 @@ export const ClientBody = Type.Object(
     principal_kinds: Type.Optional(Kinds),
     admitted_groups: Type.Optional(AdmittedGroups),
     groups_claim: Type.Optional(GroupsClaim),
+    claims: Type.Optional(CustomClaims),
     strict: Type.Optional(Type.Boolean(STRICT)),
     logo_uri: Type.Optional(LogoUri),
     backchannel_logout_uri: Type.Optional(LogoutUri),
@@ -266,6 +283,7 @@ const client = {
   principal_kinds: Kinds,
   admitted_groups: Type.Optional(AdmittedGroups),
   groups_claim: Type.Optional(GroupsClaim),
+  claims: Type.Optional(CustomClaims),
   trusted: Type.Boolean(),
   strict: Type.Boolean(STRICT),
   grant_types: Type.Optional(
@@ -302,11 +320,12 @@ export function principalView({ id, handle, kind, name, createdAt }: PrincipalDo
 }
 
 export function operatorView(principal: PrincipalDocument) {
-  const { state, linkExpiresAt, updatedAt } = principal;
+  const { state, metadata, linkExpiresAt, updatedAt } = principal;
   return {
     ...principalView(principal),
     state,
     updated_at: toTimestamp(updatedAt),
+    ...(metadata && { metadata }),
     ...(state === 'invited' &&
       linkExpiresAt !== undefined && { invite_expires_at: toTimestamp(linkExpiresAt) }),
   };
@@ -329,6 +348,7 @@ export function clientView(client: ClientDocument) {
     principal_kinds: client.principalKinds,
     ...(client.admittedGroups && { admitted_groups: client.admittedGroups }),
     ...(client.groupsClaim !== undefined && { groups_claim: client.groupsClaim }),
+    ...(client.claims !== undefined && { claims: client.claims }),
     trusted: client.trusted === true,
     strict: client.strict === true,
     ...(client.device && { grant_types: [...GRANT_TYPES, DEVICE_GRANT_TYPE] }),

@@ -30,6 +30,8 @@ export interface ProvisioningModuleOptions {
   endSessions: EndSessions;
   groups: Pick<Groups, 'readFilter' | 'refuseUnknown' | 'joining' | 'leaving'>;
   endClient: EndClient;
+  /** The claims that the provider itself defines. */
+  reservedClaims: readonly string[];
   forgetConsents?: LinkDependencies['forgetConsents'];
 }
 

@@ -13,6 +13,10 @@ export type Kind = (typeof KINDS)[number];
  */
 export type PrincipalState = 'invited' | 'active' | 'disabled' | 'deleted';
 
+/** A value of metadata. */
+export type MetadataValue = string | number | boolean | readonly string[];
+export type Metadata = Readonly<Record<string, MetadataValue>>;
+
 export interface PrincipalDocument {
   /** `sub`: opaque and never reused. */
   id: string;
@@ -21,6 +25,10 @@ export interface PrincipalDocument {
   kind: Kind;
   name?: string;
   state: PrincipalState;
+  /** What the operator stores about the principal, for claims. */
+  metadata?: Metadata;
+  /** Incremented by every change of the metadata, which is conditional on the value it read. */
+  metadataRevision?: number;
   /** argon2id of a chosen password. */
   passwordHash?: string;
   /** SHA-256 of a generated password: 256 random bits do not require a slow hash. */
@@ -105,6 +113,8 @@ export interface ClientDocument {
   admittedGroups?: string[];
   /** The groups in its claims: `all`, `none`, or names with the names that it gets. */
   groupsClaim?: string;
+  /** The claims that it gets from metadata: `claim:type=name`, separated by commas. */
+  claims?: string;
   /** Consent is not required for this client. */
   trusted?: true;
   /** It must use PKCE, and people do not use HTTP Basic with it. */
@@ -139,7 +149,14 @@ export function principalCollection(store: Store): PrincipalCollection {
     indexes: [['createdAt'], ['kind', 'handle'], ['state', 'handle'], ['operatorSince']],
     fields: ['linkHash', 'mailedLinkHash', 'verifyHash', 'operatorLinkHash'],
     numbers: [
-      ...(['createdAt', 'operatorSince', 'epoch', 'keyRevision', 'signInRevision'] as const),
+      ...([
+        'createdAt',
+        'operatorSince',
+        'epoch',
+        'keyRevision',
+        'signInRevision',
+        'metadataRevision',
+      ] as const),
       ...(['linkExpiresAt', 'mailedLinkExpiresAt', 'verifyExpiresAt'] as const),
     ],
     view: {

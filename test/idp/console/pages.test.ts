@@ -205,6 +205,30 @@ t.test('an application for devices needs no redirect URI, and keys are shown', a
   t.match((await get(`/clients/${keyed.id}`)).body, /Public key[\s\S]*P-256, k1/);
 });
 
+t.test('an operator changes the metadata of a person and the claims of an application', async (t) => {
+  const idp = await idpApp(t, HERE);
+  const { get, act } = await enterConsole(idp, await makeOperator(t, idp));
+  const ada = await idp.makeHuman({ handle: 'ada' });
+  const page = `/principals/${ada.sub}`;
+  const metadata = 'department=Sales\r\ngrade:number=3\r\nteams:list=core,web';
+  t.match((await act(`${page}/metadata`, { metadata })).body, 'Saved.');
+  t.match((await get(page)).body, /department<[\s\S]*Sales[\s\S]*teams<[\s\S]*core,web/);
+  t.match((await get(`${page}/metadata`)).body, /department=Sales\ngrade:number=3\nteams:list=core,web/);
+  const wrong = await act(`${page}/metadata`, { metadata: 'Department=x' });
+  t.match(wrong.body, /id="problem-metadata"[^>]*>[^<]*Department must be 1 to 40 lower-case letters/);
+  t.match((await act(`${page}/metadata`, { metadata: 'grade:number=4' })).body, 'Saved.');
+  t.same((await idp.admin('GET', `/v1${page}`)).body.metadata, { grade: 4 }, 'what is left out is removed');
+  const fields = { name: 'Shop', redirect_uris: CALLBACK, kinds: 'both' };
+  const refused = await act('/clients/create', { ...fields, claims: 'sub' });
+  t.match(refused.body, /id="problem-claims"[^>]*>[^<]*must not contain sub/);
+  const [id = ''] = secretsOf(
+    (await act('/clients/create', { ...fields, claims: 'level:number=grade' })).body,
+  );
+  t.match((await get(`/clients/${id}`)).body, 'level:number=grade');
+  t.match((await act(`/clients/${id}/update`, { ...fields, claims: '' })).body, 'Saved.');
+  t.notMatch((await get(`/clients/${id}`)).body, 'level:number=grade');
+});
+
 t.test('an operator manages groups, their members and what an application does with them', async (t) => {
   const idp = await idpApp(t, HERE);
   const operator = await makeOperator(t, idp);

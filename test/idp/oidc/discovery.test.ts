@@ -71,6 +71,7 @@ t.test('discovery lists exactly the supported features', async (t) => {
     claims_supported: [
       ...['iss', 'sub', 'aud', 'exp', 'iat', 'auth_time', 'jti', 'amr', 'acr', 'nonce', 'sid'],
       ...['kind', 'sub_profile', 'name', 'preferred_username', 'updated_at', 'email', 'email_verified'],
+      ...['given_name', 'family_name', 'nickname', 'picture', 'locale'],
     ],
     token_endpoint_auth_methods_supported: [...METHODS, 'none'],
     token_endpoint_auth_signing_alg_values_supported: ['EdDSA', 'Ed25519', 'ES256'],

@@ -19,6 +19,16 @@ export default [
     tests: [['idp/provisioning/recovery', 'every user name gets the same answer, and only an active person']],
   },
   {
+    name: 'a declared claim replaces one of the provider', file: 'idp/oidc/claims.ts', in: 'createClaims',
+    replace: 'sub: id,', by: "sub: id, ...(client?.claims && customClaims(client.claims, metadata)),",
+    tests: [['idp/provisioning/metadata', 'no claim of the provider can be declared']],
+  },
+  {
+    name: 'a change of metadata replaces another one', file: 'idp/provisioning/directory.ts', in: 'changeMetadata',
+    replace: '{ id: sub, state, metadataRevision }', by: '{ id: sub, state }',
+    tests: [['idp/provisioning/metadata', 'of simultaneous changes none is lost']],
+  },
+  {
     name: 'the mailbox alone verifies an address', file: 'idp/provisioning/verification.ts', in: 'prove',
     replace: 'if (session?.id === id)', by: 'if (true) return { id, handle }; if (session?.id === id)',
     tests: [['idp/provisioning/verification', 'a person confirms the address by the mailed link']],

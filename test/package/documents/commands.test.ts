@@ -190,6 +190,13 @@ t.test('the commands of docs/groups.md work as printed', async (t) => {
   t.match(printed, /admitted_groups +admins staff\n/);
 });
 
+t.test('the commands of docs/claims.md work as printed', async (t) => {
+  const { cwd } = await startIdp(t);
+  const printed = await paste(t, commandsIn('docs/claims.md'), {}, cwd);
+  t.match(printed, /metadata +\{"department":"Sales","grade":3,"teams":\["core","web"\]\}\n/);
+  t.match(printed, /claims +department:string=department,level:number=grade,teams:list=teams\n/);
+});
+
 t.test('the commands of docs/mcp.md work as printed', async (t) => {
   const cwd = temporaryFolder(t);
   const bin = `${process.execPath} ${compiled('bin/idp.js')}`;

@@ -286,7 +286,7 @@ export function pageOf(
       // The sign-in allows nothing then: a page of its own asks for it.
       delegates: delegation !== undefined,
       ...claimsOfClient(client, redirectUri),
-      learns: asked ? learnsFrom(asked.scopes) : scopesShown(scope),
+      learns: asked ? learnsFrom(asked.scopes, client) : scopesShown(scope, client),
       resources: shownTargets(targets, asked).map((target) => viewOfTarget(target, isLasting)),
       ...view,
     },
@@ -296,10 +296,15 @@ export function pageOf(
 }
 
 /** What the application will see. The identifier is in every token. */
-export const scopesShown = (scope: string): Localized[] => learnsFrom(['openid', ...namesIn(scope)]);
+export const scopesShown = (scope: string, client: Pick<Client, 'claims'>): Localized[] =>
+  learnsFrom(['openid', ...namesIn(scope)], client);
 
-const learnsFrom = (scopes: readonly string[]): Localized[] =>
-  SCOPES.filter((known) => scopes.includes(known)).map((known) => message(`scope.${known}`));
+const learnsFrom = (scopes: readonly string[], { claims }: Pick<Client, 'claims'>): Localized[] => {
+  const shown = SCOPES.filter((known) => scopes.includes(known)).map((known) => message(`scope.${known}`));
+  if (claims === undefined || !scopes.includes('profile')) return shown;
+  const names = claims.replaceAll(/:[^,]*/g, '').replaceAll(',', ', ');
+  return [...shown, message('scope.claims', { names })];
+};
 
 /** The resources of a request, or of them those that the user is asked for, with these scopes. */
 const shownTargets = (targets: readonly Target[], asked: MissingConsent | undefined): readonly Target[] =>

@@ -38,7 +38,7 @@ export function confirmationPage(
       system,
       isElsewhere,
       handle,
-      learns: scopesShown(scope),
+      learns: scopesShown(scope, client),
       resources: targets.map((target) => viewOfTarget(target, isLasting)),
       ...view,
     },

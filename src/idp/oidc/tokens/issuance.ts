@@ -20,7 +20,7 @@ export interface IssuedTokens extends NewAccessToken {
 }
 
 /** Of an agent that is its own client: nothing. */
-type TokenClient = Pick<Client, 'idTokenAlg' | 'groupsClaim' | 'origin'>;
+type TokenClient = Pick<Client, 'idTokenAlg' | 'groupsClaim' | 'claims' | 'origin'>;
 
 /** The response of the token endpoint (RFC 6749 §5.1, OIDC Core §3.1.3.3). */
 export async function createTokenResponse(
