@@ -53,8 +53,7 @@ const MAX_AGE_MS = SECOND;
 
 const NO_GROUPS: readonly string[] = [];
 
-const noGroup = (name: string) =>
-  httpErrors.NOT_FOUND({ message: `There is no group ${JSON.stringify(name.slice(0, 64))}.` });
+const noGroup = () => httpErrors.NOT_FOUND({ message: 'There is no such group.' });
 
 export const memberOf = ({ id, handle, kind }: Principal): Member => ({ member: id, handle, kind });
 
@@ -91,7 +90,7 @@ export function createGroups<P extends Principal>({
   /** @throws NOT_FOUND */
   const get = async (name: string): Promise<GroupDocument> => {
     const group = await find(name);
-    if (!group) throw noGroup(name);
+    if (!group) throw noGroup();
     return group;
   };
 
@@ -201,7 +200,7 @@ export function createGroups<P extends Principal>({
         groups.deleting({ id: group.id }),
         audit.entry({ event: 'group.removed', detail: `${name}, members: ${count}`, ...actorOf(source) }),
       ]);
-      if (!committed) throw noGroup(name);
+      if (!committed) throw noGroup();
       known = undefined;
       return group;
     },
@@ -253,7 +252,7 @@ export function createGroups<P extends Principal>({
         groups.changing({ id: group.id }, { set: { updatedAt: now } }),
         recordOf('group.member_added', group, member, source),
       ]).catch(nullIfTaken);
-      if (added?.committed === false) throw noGroup(name);
+      if (added?.committed === false) throw noGroup();
       return added !== null;
     },
 
