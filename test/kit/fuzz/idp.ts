@@ -29,7 +29,7 @@ import { type FuzzRequest, type Pair, pairsOf } from './request.js';
 /** The identity provider, and the values of its requests. */
 
 const LEFT = 'https://app.example.test/left';
-const SCOPES = ['openid', 'email', 'profile', 'offline_access'];
+const SCOPES = ['openid', 'email', 'profile', 'groups', 'offline_access'];
 
 const KINDS = {
   code: /\bac_[\w-]{75}/g,
@@ -50,6 +50,7 @@ const KINDS = {
   verify: null,
   sub: /\bu_[0-9a-f]{32}/g,
   client: /class="secret" value="(cid_[\w-]+)"/g,
+  group: /\bgroup-\d+\b/g,
   sid: /sessions(?:\/|&#x2F;)(sid_[0-9a-f]{32})(?:\/|&#x2F;)end/g,
   requestUri: /"request_uri":"(urn:[^"]+)"/g,
   token: /name="token" value="(\d+\.[\w-]{43})"/g,
@@ -132,7 +133,16 @@ const CREATES = /(sign-up(\/passkey)?|accounts|agents|invites|create)$/;
 /** Values by the names of fields and parameters. */
 const FIELDS: Record<string, (self: IdpVisitor, url: string) => unknown> = {
   handle: (self, url) => (CREATES.test(url) ? self.newcomer() : self.handle(url)),
-  name: (_, url) => (url === '/v1/clients' ? undefined : 'Robot'),
+  name: (_, url) => {
+    if (/groups(\/create)?$/.test(url)) return `group-${names++}`;
+    return url === '/v1/clients' ? undefined : 'Robot';
+  },
+  ':name': (self) => self.newestOr('group'),
+  ':group': (self) => self.newestOr('group'),
+  member: (self) => self.own.sub,
+  ':member': (self) => self.own.sub,
+  metadata: (_, url) => (url.startsWith('/admin') ? 'department=Sales' : { department: 'Sales' }),
+  claims: () => 'department',
   kind: (self, url) =>
     url === '/v1/agents' || url === '/v1/invites' ? undefined : self.dice.one(['human', 'agent']),
   password: (_, url) => (url === '/v1/agents' || url === '/v1/invites' ? undefined : PASSWORD),
@@ -155,7 +165,10 @@ const FIELDS: Record<string, (self: IdpVisitor, url: string) => unknown> = {
   ':sid': (self) => self.one('sid'),
   client_id: (self) => self.client().id,
   delegation: (self) => self.one('delegation'),
-  confirm: (self, url) => (/clients/.test(url) ? self.one('client') : self.own.handle),
+  confirm: (self, url) => {
+    if (url.startsWith('/admin/groups/')) return self.newestOr('group');
+    return /clients/.test(url) ? self.one('client') : self.own.handle;
+  },
   id: () => 'x',
   // A client that was created in the console: other clients of the fuzz depend on theirs.
   ':id': (self, url) => self.one(/delegations/.test(url) ? 'delegation' : 'client'),
