@@ -38,6 +38,7 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'operator list': [],
   'operator revoke': ['ada'],
   'principal list': [],
+  'principal update': ['scout', '--set', 'nickname=Scout'],
   'principal disable': ['scout'],
   'principal enable': ['scout'],
   'principal reset': ['ada'],
