@@ -170,6 +170,15 @@ const UNPATTERNED: [field: RegExp, reason: string][] = [
   [/^POST \/account\/delete body\.confirm$/, 'compared with the user name'],
   [/^POST \/authorize\/login body\.handle$/, 'a handle that cannot exist is refused like an unknown one'],
   [/^POST \/v1\/clients body\.(post_logout_)?redirect_uris$/, 'the service refuses what is no printable URI'],
+  [/ \/v1\/groups\/:group.* params\.group$/, 'the service looks up only what has the form of a name'],
+  [
+    / \/v1\/groups\/:group\/members.* (body|params)\.member$/,
+    'the service looks up only what has the form of an id or of a domain',
+  ],
+  [
+    /^POST \/v1\/(invites body\.groups|clients body\.(admitted_groups|groups_claim|claims))$/,
+    'the service refuses what has not the form of names of groups or claims',
+  ],
   [/ params\.sub$/, 'the service looks up only what has the form of an id'],
   [/ querystring\.after$/, 'decoded and checked as the position in a list'],
   [/^POST \/api\/billing\/create-portal-session body\.returnPath$/, 'checked as a path, never stored'],
