@@ -77,7 +77,8 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
     close: deletion.cancelSubscriptions,
     delete: deletion.deleteBillingData,
   });
-  if (gateway) product.jobs.add('organization-seats', createSeatJob(context, { holdings, changes }));
+  if (gateway)
+    product.jobs.add('organization-seats', createSeatJob(context, { holdings, subscription, changes }));
   const isConfigured = gateway !== undefined || context.webhookSecrets.length > 0;
   if (isConfigured) product.jobs.add('billing-figures', createFigureJob(context));
   addJobs(product.jobs, context, { ...events, links, sync });

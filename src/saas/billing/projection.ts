@@ -6,7 +6,7 @@ import type { HeldChanges, Holding, Holdings } from './holdings.js';
 import { ACCESS_TERMS, type AccessTerms, type BillingOwner, type Projection } from './owners.js';
 import type { SubscriptionDocument } from './store.js';
 
-/** Copies the access terms of what users have bought to their records, so that reading a user needs no further query. */
+/** Copies the access terms of what owners have bought to their records, so that reading an owner needs no further query. */
 
 export type Projector = ReturnType<typeof createProjector>;
 
@@ -15,28 +15,32 @@ export function createProjector(
   { listBought }: Holdings,
   reportDuplicates: (ownerId: string, bought: readonly Holding[]) => Promise<CommitPart[]>,
 ) {
-  const projectionOf = (bought: Holding[]): Projection => {
+  const projectionOf = (bought: Holding[], { members }: BillingOwner): Projection => {
     const { status, plan } = selectShown(bought, plans) ?? NO_SUBSCRIPTION;
     const held = bought.filter(mayEntitle).map(accessTermsOf);
     // The number of members may have changed since the order.
-    const countsMembers = held.some((one) => plans.configOf(one.plan)?.seats === 'members');
+    const countsMembers =
+      members !== undefined && held.some((one) => plans.configOf(one.plan)?.seats === 'members');
     return { status, plan, held, ...(countsMembers && { seatsDueAt: clock.now() }) };
   };
 
   /**
-   * The user's record after a change, for the commit of that change: two changes of a user are made one after the other.
-   * @param user as read before what the change was derived from
+   * The owner's record after a change, for the commit of that change: two changes of an owner are made one after the other.
+   * @param owner as read before what the change was derived from
    */
-  const projecting = async (user: BillingOwner, changed?: HeldChanges): Promise<CommitPart[]> => {
-    const bought = await listBought(user.id, changed);
-    return [owners.projecting(user, projectionOf(bought)), ...(await reportDuplicates(user.id, bought))];
+  const projecting = async (owner: BillingOwner, changed?: HeldChanges): Promise<CommitPart[]> => {
+    const bought = await listBought(owner.id, changed);
+    return [
+      owners.projecting(owner, projectionOf(bought, owner)),
+      ...(await reportDuplicates(owner.id, bought)),
+    ];
   };
 
   return {
     projecting,
 
     /** Writes the record again, for example after a change of the options. */
-    project: (ownerId: string) => commitForOwner(ownerId, (user) => projecting(user)),
+    project: (ownerId: string) => commitForOwner(ownerId, (owner) => projecting(owner)),
   };
 }
 

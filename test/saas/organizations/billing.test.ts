@@ -65,6 +65,25 @@ async function company(t: Test, options: Parameters<typeof place>[1] = {}) {
   }
 }
 
+/** A company whose plan counts its members, and the job that changes the quantity. */
+async function counting(t: Test) {
+  const plans = {
+    pro: { prices: ['price_pro'], seats: 'members' as const },
+    basic: { prices: ['price_basic'] },
+  };
+  const place = await company(t, { billing: { plans } });
+  const { api, clock } = place;
+  const { jobs } = await secondProcess(t, { app: place as never, api }, { plans });
+  return {
+    ...place,
+    quantity: () => [...api.world.subscriptions.values()].map((one) => one.quantity)[0],
+    async adjust(later = 3_600_000) {
+      clock.advance(later);
+      await jobs.seats?.run({ term: 1, signal: new AbortController().signal });
+    },
+  };
+}
+
 t.test('who may manage payments buys for the organization, and nobody else does', async (t) => {
   const { api, ada, bob, cyd, eve, id, bill, store } = await company(t);
   const order = { priceId: 'price_pro' };
@@ -186,7 +205,37 @@ t.test('the quantity of a plan follows the number of members', async (t) => {
   clock.advance(3_600_000);
   await adjust();
   t.equal(quantity(), 2);
+  clock.advance(3_600_000);
+  await adjust();
   t.equal((await organizationCollections(store).organizations.findOne({ id }))?.seatsDueAt, undefined);
+});
+
+t.test('the quantity follows once a payment is due again that nobody has confirmed', async (t) => {
+  const { api, ada, cyd, id, subscribed, quantity, adjust } = await counting(t);
+  await subscribed(3);
+  t.equal((await ada.call('DELETE', `/organizations/${id}/members/${cyd.id}`)).status, 200);
+  api.declines = 'authentication_required';
+  await adjust();
+  t.equal(quantity(), 3);
+  await adjust();
+  api.declines = undefined;
+  for (const truth of api.world.subscriptions.values()) Object.assign(truth, { pendingUpdate: null });
+  await adjust();
+  t.equal(quantity(), 2);
+});
+
+t.test('what is scheduled remains when the quantity follows', async (t) => {
+  const { ada, cyd, id, bill, subscribed, quantity, adjust } = await counting(t);
+  await subscribed(3);
+  await adjust(0);
+  const later = { priceId: 'price_basic', quantity: 5, when: 'period_end' };
+  const ordered = await bill(ada, CHANGE, later);
+  const scheduledChange = { reason: 'schedule', items: [{ priceId: 'price_basic', quantity: 5 }] };
+  t.match(ordered.body.data, { scheduledChange });
+  t.equal((await ada.call('DELETE', `/organizations/${id}/members/${cyd.id}`)).status, 200);
+  await adjust(0);
+  t.equal(quantity(), 2);
+  t.match((await bill(ada, 'sync')).body.data, { scheduledChange });
 });
 
 t.test('an organization that is deleted pays nothing any more', async (t) => {
