@@ -131,7 +131,7 @@ export function createOwnerOf(organizations: OrganizationsModule | undefined): O
     const member = await access.memberOf(String(named), user.id);
     access.demand(member, 'billing:manage');
     const { id, billingEmail: email } = member.organization;
-    return { id, email };
+    return { id, email, personEmail: user.email };
   };
 }
 

@@ -5,7 +5,7 @@ import { access, type FastifyTypebox, requestSource } from '../../core/http/rout
 import { Envelope, ok } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { defined } from '../../core/kernel/fields.js';
-import type { CheckoutService } from './checkout/service.js';
+import type { Buyer, CheckoutService } from './checkout/service.js';
 import type { Catalog } from './plans/catalog.js';
 import type { OpenPortal } from './portal.js';
 import type { PurchaseList } from './purchases.js';
@@ -50,7 +50,7 @@ const PROVIDER_TIMEOUT_MS = 10_000;
 const CHANGE_TIMEOUT_MS = 20_000;
 
 /** Who buys: the user of a request, or the organization that it names. @throws AppError if the user may not buy for it */
-export type OwnerOf = (request: FastifyRequest) => Promise<{ id: string; email: string }>;
+export type OwnerOf = (request: FastifyRequest) => Promise<Buyer>;
 
 export interface BillingPluginOptions {
   ownerOf: OwnerOf;

@@ -238,6 +238,23 @@ t.test('what is scheduled remains when the quantity follows', async (t) => {
   t.match((await bill(ada, 'sync')).body.data, { scheduledChange });
 });
 
+t.test('a person has one trial, also for organizations with other addresses', async (t) => {
+  const plans = { pro: { prices: ['price_pro'], checkout: { trialDays: 14 } } };
+  const { api, ada, organize } = await company(t, { billing: { plans } });
+  const sessionFor = async (name: string) => {
+    const { id } = await organize(ada, name);
+    const billingEmail = `${name}@example.test`;
+    t.equal((await ada.call('PATCH', `/organizations/${id}`, { billingEmail })).status, 200);
+    const headers = { 'x-organization': id };
+    const order = { priceId: 'price_pro' };
+    const { body } = await ada.call('POST', '/billing/create-checkout-session', order, { headers });
+    return api.sessions.get(body.data.sessionId);
+  };
+  const first = await sessionFor('first');
+  await sessionFor('second');
+  t.equal(first?.['status'], 'expired', 'the trial belongs to the newest checkout');
+});
+
 t.test('an organization that is deleted pays nothing any more', async (t) => {
   const { api, ada, id, store, subscribed } = await company(t);
   const { subscription } = await subscribed();

@@ -1,5 +1,6 @@
 import { problemsOf } from '../../../core/config/options.js';
 import { withQuery } from '../../../core/config/public-url.js';
+import { isOrganizationId } from '../../../core/http/identity.js';
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import { defined } from '../../../core/kernel/fields.js';
 import type { BillingContext } from '../context.js';
@@ -25,6 +26,12 @@ import type { Trials } from './trials.js';
 
 /** Sends users to the provider's payment page. */
 export type CheckoutService = ReturnType<typeof createCheckoutService>;
+
+/** Who buys. */
+export interface Buyer extends Pick<BillingOwner, 'id' | 'email'> {
+  /** Of the person who orders for an organization: it is persons who have one trial. Default: `email`. */
+  personEmail?: string;
+}
 
 export interface CheckoutDependencies {
   seats: Seats;
@@ -80,7 +87,8 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
 
   /** A concurrent deletion may have expired the open sessions already, so a later one must not be returned. */
   const refuseIfClosed = async (ownerId: string): Promise<void> => {
-    if (!(await owners.find(ownerId))?.isOpen) throw httpErrors.UNAUTHENTICATED();
+    if ((await owners.find(ownerId))?.isOpen) return;
+    throw isOrganizationId(ownerId) ? ownerNotFound(ownerId) : httpErrors.UNAUTHENTICATED();
   };
 
   /** The currency of the first price, in which users are likely to pay later. */
@@ -98,14 +106,14 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
 
   /** The options of the page, with a trial only if the user may have one. */
   const pageOptions = async (
-    owner: Pick<BillingOwner, 'id' | 'email'>,
+    { id, email, personEmail = email }: Buyer,
     { priceId, mode, quantity: _, ...given }: CheckoutOrder,
     checkoutId: string,
   ): Promise<CheckoutPageOptions> => {
     const { quantity: _bounds, ...ofPlan } = plans.checkoutOf(priceId ?? '');
     const { trialDays, ...options } = { ...ofPlan, ...given };
     if (trialDays === undefined || mode !== 'subscription') return options;
-    return (await trials.claim(owner, checkoutId)) ? { ...options, trialDays } : options;
+    return (await trials.claim({ id, email: personEmail }, checkoutId)) ? { ...options, trialDays } : options;
   };
 
   /**
@@ -116,7 +124,7 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
    *   UNAUTHENTICATED if the account was closed concurrently
    */
   const open = async (
-    owner: Pick<BillingOwner, 'id' | 'email'>,
+    owner: Buyer,
     order: CheckoutOrder,
     { isHosted = false }: { isHosted?: boolean } = {},
   ): Promise<OpenedCheckout> => {
@@ -163,7 +171,8 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
           throw isCustomerMissing(cause) ? billingErrors.PAYMENT_PROVIDER_ERROR({ cause }) : cause;
         });
       });
-      const keepsTrial = options.trialDays === undefined || (await trials.confirm(owner.email, checkoutId));
+      const { email, personEmail = email } = owner;
+      const keepsTrial = options.trialDays === undefined || (await trials.confirm(personEmail, checkoutId));
       if (keepsTrial) return opened;
       await gateway.expireCheckout(opened.sessionId);
       throw checkoutReplaced();
