@@ -1,4 +1,5 @@
 import { type TSchema, Type } from 'typebox';
+import { isOrganizationId } from '../../core/http/identity.js';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, ok } from '../../core/http/schemas.js';
 import { AppError, invalidFields } from '../../core/kernel/errors.js';
@@ -105,7 +106,7 @@ export async function webhooksPlugin(
     button: 'Assign',
     fields: Type.Object({
       user: Type.String({
-        accepts: 'the ID or the e-mail address of a user',
+        accepts: 'the ID or the e-mail address of a user, or the ID of an organization',
         maxLength: 254,
         pattern: '^[^\\p{C}\\s]+$',
       }),
@@ -114,18 +115,18 @@ export async function webhooksPlugin(
       {
         name: 'user',
         label: 'User',
-        hint: 'The ID or the e-mail address.',
+        hint: 'The ID or the e-mail address of a user, or the ID of an organization.',
         isRequired: true,
         maxLength: 254,
       },
     ],
     find: ({ id = '' }) => events.find(id),
     async run({ id }, { user = '' }, by) {
-      const userId = await resolveUser(user);
-      if (userId === undefined) {
+      const ownerId = isOrganizationId(user) ? user : await resolveUser(user);
+      if (ownerId === undefined) {
         throw invalidFields({ path: 'user', message: 'must be the ID or the e-mail address of a user' });
       }
-      return events.assign(id, userId, by);
+      return events.assign(id, ownerId, by);
     },
     done: 'The event was assigned to the user. Its outcome is below.',
     returnTo: ({ id }) => `webhooks/${id}`,

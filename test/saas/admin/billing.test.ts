@@ -1,7 +1,11 @@
 import t from 'tap';
-import { paymentEventCollection, subscriptionCollection } from '../../../src/saas/billing/store.js';
+import {
+  customerCollection,
+  paymentEventCollection,
+  subscriptionCollection,
+} from '../../../src/saas/billing/store.js';
 import { auditOf, type SaasApp, SECRETS, storeOf } from '../../kit/app.js';
-import { eventOf, items, shop, subscriptionEvent } from '../billing/kit.js';
+import { eventOf, insertOrganization, items, shop, subscriptionEvent } from '../billing/kit.js';
 import { follow, sendForm, submit } from './kit.js';
 
 /** Subscriptions, payments and events of the payment provider in the admin area. */
@@ -157,6 +161,18 @@ t.test(
     t.match((await post(app, path, { user: ada.id })).body.error, { code: 'EVENT_ALREADY_MATCHED' });
   },
 );
+
+t.test('an unmatched event is assigned to an organization', async (t) => {
+  const { app, deliver } = await shop(t);
+  const store = await storeOf(t, app);
+  await insertOrganization(store, 'org_1');
+  const event = unknownSubscription({ customer: 'cus_other' });
+  t.equal(await deliver(event), 'unmatched');
+  const path = `/admin/api/webhooks/${event.id}/assign`;
+  t.equal((await post(app, path, { user: 'org_2' })).status, 404);
+  t.equal((await post(app, path, { user: 'org_1' })).status, 200);
+  t.equal(await customerCollection(store).count({ id: 'cus_other', ownerId: 'org_1' }), 1);
+});
 
 t.test('an event that names no customer is assigned by its subscription', async (t) => {
   const { app, deliver, subscription } = await shop(t, { paymentSecretKey: undefined as never });

@@ -1,8 +1,10 @@
 import type { FastifyInstance } from 'fastify';
 import type { Test } from 'tap';
 import type { User } from '../../../src/core/http/schemas.js';
+import type { Store } from '../../../src/core/storage/collection.js';
 import type { BillingConfiguration } from '../../../src/saas/billing/options.js';
 import type { Json } from '../../../src/saas/billing/provider/json.js';
+import { type OrganizationDocument, organizationCollections } from '../../../src/saas/organizations/store.js';
 import { mailCollection } from '../../../src/shared/email/store.js';
 import {
   type Account,
@@ -227,6 +229,19 @@ export async function secondProcess(
 ): Promise<TestBilling> {
   return billingOn(await storeOf(t, app), app.clock, {
     config: { ...CONFIG, paymentSecretKey: KEY, paymentApiUrl: api.url, ...(billing && { billing }) },
+  });
+}
+
+/** An organization that only billing knows. */
+export function insertOrganization(store: Store, id: string, more: Partial<OrganizationDocument> = {}) {
+  const counts = { owners: 1, members: 1, createdAt: 1 };
+  const billed = {
+    billingEmail: 'invoices@example.test',
+    subscriptionStatus: 'none',
+    subscriptionPlan: 'free',
+  };
+  return organizationCollections(store).organizations.insert({
+    ...{ id, name: 'Analytical Engines', slug: id, ...counts, ...billed, ...more },
   });
 }
 

@@ -6,6 +6,7 @@ import type { Page, Where } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
 import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
+import { ownerNotFound } from '../owners.js';
 import type { EventOutcome, PaymentEventDocument } from '../store.js';
 import { type EventLeases, EventTaken } from './leases.js';
 import type { EventProcessor, ProcessOptions } from './processor.js';
@@ -115,7 +116,7 @@ export function createEventLog(
     async assign(id: string, ownerId: string, by: Operator): Promise<EventOutcome> {
       const document = await read(id);
       if (document.outcome !== 'unmatched') throw billingErrors.EVENT_ALREADY_MATCHED();
-      if (!(await owners.find(ownerId))) throw httpErrors.NOT_FOUND({ message: 'There is no such user.' });
+      if (!(await owners.find(ownerId))) throw ownerNotFound(ownerId);
       const before = document.outcome;
       const outcome = await process(document, {
         assignedTo: ownerId,
