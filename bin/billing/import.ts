@@ -8,7 +8,7 @@ import { SAAS, withStore } from '../store.js';
 import { complain, fail, say } from '../terminal.js';
 
 interface ImportOptions extends CommonOptions {
-  metadata: string;
+  metadata?: string;
   byEmail?: true;
   dryRun?: true;
 }
@@ -26,7 +26,10 @@ export function defineImport(group: CommandLine): void {
     .summary('Link customers that existed before to users')
     .description(IMPORT)
     .argument('[file.ndjson]', 'File that names the users of customers; - reads standard input')
-    .option('--metadata <key>', 'Key of the metadata with the ID of the user', 'userId')
+    .option(
+      '--metadata <key>',
+      'Key of the metadata with the ID of the user (default: userId or organizationId)',
+    )
     .option('--by-email', 'Link by the confirmed address of the user as well')
     .option('--dry-run', 'Print what the import would do and change nothing')
     .examples(

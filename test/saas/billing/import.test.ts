@@ -3,7 +3,7 @@ import type { CustomerResult } from '../../../src/saas/billing/customers/import.
 import type { Json } from '../../../src/saas/billing/provider/json.js';
 import { customerCollection, subscriptionCollection } from '../../../src/saas/billing/store.js';
 import { storeOf } from '../../kit/app.js';
-import { type Shop, secondProcess, shop } from './kit.js';
+import { insertOrganization, type Shop, secondProcess, shop } from './kit.js';
 
 /** Customers that existed at the provider before, and their users. */
 
@@ -130,4 +130,16 @@ t.test('an import that was interrupted or failed continues, and a customer never
   const stated = await run({ claims: claims() });
   t.match(stated.report, { known: 1, ambiguous: 1, missing: 1, linked: 1 });
   t.equal((await customerCollection(store).findOne({ id: 'cus_0' }))?.ownerId, people[0]?.id);
+});
+
+t.test('the customer of an organization is linked to it, and not to the user with its address', async (t) => {
+  const here = await shop(t);
+  const { app } = here;
+  const { email } = await app.signUp({ email: 'ada@example.test', emailVerified: true });
+  const store = await storeOf(t, app);
+  await insertOrganization(store, 'org_1', { billingEmail: email });
+  customerOf(here, 'cus_org', { metadata: { organizationId: 'org_1' }, email });
+  const run = await importing(t, here);
+  t.same((await run({ byEmail: true })).results, [['cus_org', 'linked', 'metadata']]);
+  t.equal(await customerCollection(store).count({ id: 'cus_org', ownerId: 'org_1' }), 1);
 });

@@ -1,6 +1,6 @@
 import type { BillingContext } from '../context.js';
 import { billingErrors, isCustomerMissing, isProviderError } from '../errors.js';
-import type { BillingOwner } from '../owners.js';
+import { type BillingOwner, ownerIn } from '../owners.js';
 import type { Gateway } from '../provider/gateway.js';
 import { asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { SubscriptionSync } from '../subscription/sync.js';
@@ -18,7 +18,7 @@ export interface CustomerClaim {
 export interface CustomerImportOptions {
   /** What the operator knows. Without it, all customers of the provider are read. */
   claims?: AsyncIterable<CustomerClaim> | undefined;
-  /** The key of the customers' metadata that has the ID of the user. Default: `userId`. */
+  /** The key of the customers' metadata that has the ID of the user. Default: `userId`, and `organizationId` for an organization. */
   metadataKey?: string | undefined;
   /** Whether a customer without such metadata is linked to the user who has confirmed its address. Default: false. */
   byEmail?: boolean | undefined;
@@ -69,9 +69,10 @@ export function createCustomerImport(
   /** Only the seller writes metadata, so it comes before the address, which anyone can enter at the provider. */
   const findNamed = async (
     customer: Json,
-    { metadataKey = 'userId', byEmail }: CustomerImportOptions,
+    { metadataKey, byEmail }: CustomerImportOptions,
   ): Promise<Found> => {
-    const named = asText(asObject(customer['metadata'])[metadataKey]);
+    const metadata = asObject(customer['metadata']);
+    const named = metadataKey === undefined ? ownerIn(metadata) : asText(metadata[metadataKey]);
     const byMetadata = named === undefined ? null : await owners.find(named);
     if (byMetadata) return { user: byMetadata, by: 'metadata' };
     const email = asText(customer['email']);
