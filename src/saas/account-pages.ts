@@ -19,7 +19,8 @@ export type AccountPages = NonNullable<Awaited<ReturnType<typeof openAccountPage
 /** Loads the pages for users if they are enabled. */
 export async function openAccountPages(base: SaasBase, modules: SaasModules) {
   const { context, values, publicUrl, mountedAt, accountAddress, secrets, origins } = base;
-  const { auth, billing, settings, loginProviders, agents, passkeys, messages, pages } = modules;
+  const { auth, billing, settings, loginProviders, agents, passkeys, messages, pages, organizations } =
+    modules;
   if (!values.accountPages) return undefined;
   const [{ createAccountModule }, { createUserPagesModule }] = await Promise.all([
     import('../shared/account-pages/module.js'),
@@ -43,6 +44,7 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
     agents: agents?.accounts,
     passkeys: passkeys && { ...passkeys.flows, script },
     billing: values.paymentSecretKey === undefined ? undefined : billing,
+    invitations: organizations?.invitations,
     formatAmount,
     sessionCookie: auth.sessionCookie,
     refreshTtl: values.refreshTokenTtl,
@@ -95,7 +97,7 @@ interface SignInOptions {
 
 /** The sign-in of the account pages. */
 function signInOf(
-  { sessions, signInPages }: UserPagesModule,
+  { sessions, signInPages, invitationPage }: UserPagesModule,
   { identities, pages, path, secret }: SignInOptions,
 ): AccountModuleOptions['signIn'] {
   return {
@@ -118,8 +120,10 @@ function signInOf(
         token: createHmac('sha256', secret).update(`forms of ${session.id}`).digest('base64url'),
       };
     },
-    async sendSignIn(_request, reply, page, email = '') {
-      return pages.send(reply.code(401), await signInPages.signIn(path() + page, { email }));
+    async sendSignIn({ url }, reply, page, email = '') {
+      // A link of a mail is opened again with its token.
+      const query = page === invitationPage ? url.replace(/^[^?]*/, '') : '';
+      return pages.send(reply.code(401), await signInPages.signIn(path() + page + query, { email }));
     },
     forgetSession: sessions.forget,
   };

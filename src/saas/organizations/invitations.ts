@@ -178,6 +178,21 @@ export function createInvitations(
     },
 
     /**
+     * What the token of a mail invites a user to, which changes nothing.
+     * @throws INVITATION_INVALID, INVITATION_OF_OTHER
+     */
+    async open(user: User, token: string) {
+      const { organizationId, role, acceptedBy } = await findFor(user, { token });
+      const [organization, membership] = await Promise.all([
+        organizations.findOne({ id: organizationId, deletingAt: null }),
+        memberships.findOne({ id: membershipId(organizationId, user.id) }),
+      ]);
+      const isAccepted = acceptedBy !== undefined;
+      if (!organization || (isAccepted && !membership)) throw organizationErrors.INVITATION_INVALID();
+      return { organization: organization.name, role, isAccepted };
+    },
+
+    /**
      * Makes the user a member, as long as the sender could still send the invitation. The same request succeeds again until it expires.
      * @param given the token of the mail, or the ID of an invitation to the confirmed address of the user
      * @throws INVITATION_INVALID, INVITATION_OF_OTHER, TOO_MANY_MEMBERS, TOO_MANY_ORGANIZATIONS

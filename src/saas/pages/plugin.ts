@@ -7,6 +7,7 @@ import { agentsPagePlugin } from './agents.js';
 import { billingPagePlugin } from './billing.js';
 import { codePlugin } from './code.js';
 import type { PageContext } from './context.js';
+import { invitationPlugin } from './invitation.js';
 import { passkeysPlugin } from './passkeys.js';
 import { providersPlugin } from './providers.js';
 import { rejectForeignForm } from './session.js';
@@ -29,7 +30,7 @@ export async function userPagesPlugin(
   fastify: FastifyTypebox,
   options: UserPagesPluginOptions,
 ): Promise<void> {
-  const { providers, passkeys, agents, billing } = options;
+  const { providers, passkeys, agents, billing, invitations } = options;
   await fastify.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
   fastify.addHook('preHandler', async (request) => {
     if (request.method !== 'POST') return;
@@ -45,6 +46,7 @@ export async function userPagesPlugin(
   if (providers) await fastify.register(providersPlugin, { ...options, providers });
   if (agents) await fastify.register(agentsPagePlugin, { ...options, agents });
   if (billing) await fastify.register(billingPagePlugin, { ...options, billing });
+  if (invitations) await fastify.register(invitationPlugin, { ...options, invitations });
   fastify.get('/export', { config: access('recent-person', { page: true }) }, (request, reply) =>
     options.sendExport(request, reply, options.identityOf(request).user.id),
   );

@@ -29,6 +29,15 @@ const done = Type.Optional(
 
 export const SignInQuery = Type.Object({ return_to: returnTo, done });
 export const NoticeQuery = Type.Object({ done });
+export const InvitationQuery = Type.Object({
+  // Any other text is no invitation.
+  token: Type.String({
+    accepts: 'the token of an invitation',
+    default: '',
+    pattern: '^[\\w.-]{0,200}$',
+    writeOnly: true,
+  }),
+});
 export const BillingQuery = Type.Object({
   done,
   session_id: Type.Optional(

@@ -21,4 +21,9 @@ export default [
     replace: 'begun?.session !== session.id', by: '!begun?.session',
     tests: [['saas/pages/providers', 'a connection is completed in the session that has begun it']],
   },
+  {
+    name: 'a sign-in forgets the token of an invitation', file: 'saas/account-pages.ts', in: 'signInOf',
+    replace: "url.replace(/^[^?]*/, '')", by: "''",
+    tests: [['saas/pages/invitation', 'who is not signed in comes back to the link']],
+  },
 ];
