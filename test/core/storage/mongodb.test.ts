@@ -260,9 +260,10 @@ async function comesBack(t: Test, server: Mongod): Promise<void> {
 }
 
 async function exhausted(t: Test): Promise<void> {
-  const port = await serverPort();
-  const set = await startReplicaSet({ ports: [port], args: ['--maxConns', '40'] });
+  const set = await startReplicaSet({ ports: [await serverPort()], args: ['--maxConns', '40'] });
   t.teardown(() => set.stop());
+  // Another one than was asked for if somebody has taken that meanwhile.
+  const port = Number(new URL(set.getUri()).port);
   const { all } = await begin(t, () => databaseUri(set.getUri(), 'exhausted'));
   await Promise.all(Array.from({ length: LANES }, (_, i) => all.insert(thing(`l${i}`))));
   const client = new mongodbPlugin.mongodb.MongoClient(set.getUri());
