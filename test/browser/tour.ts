@@ -417,7 +417,7 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
     stop('verify-email-done', 200, send({ [CONFIRMING]: PASSWORD })),
     stop('verify-email-dead', 400, async (page) => {
       await page.goto(confirmation);
-      return send({ [CONFIRMING]: PASSWORD })(page);
+      return send({ [CONFIRMING]: `${PASSWORD}?` })(page);
     }),
     stop('unlock', 200, open(`${origin}/api/auth/unlock?token=${token}`)),
     stop('unlock-dead', 400, send()),

@@ -6,7 +6,6 @@ import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { mailedApp, VERIFY } from '../saas/auth/kit.js';
 import { KEY, provider as paymentProvider } from '../saas/billing/kit.js';
 import { CLIENT, fakeProvider } from '../saas/login-providers/kit.js';
-import { INVITED } from '../saas/organizations/kit.js';
 import { open, type Stop, send, stop } from './stops.js';
 
 const HERE = { publicUrl: undefined, accountPages: true } as unknown as { accountPages: true };
@@ -20,7 +19,6 @@ export async function openUserPages(t: Test, email: string, name: string) {
     ...{ ...HERE, login, emailLogin: true, passkeys: true, factorEncryptionKey: FACTOR_KEY },
     ...{ paymentSecretKey: KEY, paymentApiUrl: api.url },
     ...{ agentIssuer: upstream.url, agentResource: 'https://app.example.test/api', agentClientId: 'app' },
-    organizations: true,
     billing: { plans: { pro: { prices: ['price_pro'] }, basic: { prices: ['price_basic'] } } },
   });
   const account = `${await originOf(app)}/account`;
@@ -46,17 +44,7 @@ export async function openUserPages(t: Test, email: string, name: string) {
       createdAt: app.clock.now(),
     });
   };
-  /** The link of an invitation to the user. */
-  const invite = async () => {
-    const owner = await app.signUp({ email: 'owner@example.test' });
-    await app.server.fastify.saas.users.update({ id: owner.id }, { emailVerified: true });
-    const post = (path: string, body: object) =>
-      app.request('POST', `/api/organizations${path}`, { token: owner.accessToken, body });
-    const { id } = (await post('', { name })).body.data.organization;
-    await post(`/${id}/invitations`, { email });
-    return `${account}/organization/invitation?token=${await app.tokenIn(INVITED)}`;
-  };
-  return { app, account, user, subscribe, connectAgents, invite };
+  return { app, account, user, subscribe, connectAgents };
 }
 
 /** The name that the server assumes without a public URL. */
@@ -64,7 +52,7 @@ const originOf = async (app: SaasApp) => (await app.listen()).replace('127.0.0.1
 
 /** The pages for users of saas-backend. */
 export async function stopsOfUserPages(t: Test, email: string, name: string): Promise<Stop[]> {
-  const { app, account, subscribe, connectAgents, invite } = await openUserPages(t, email, name);
+  const { app, account, subscribe, connectAgents } = await openUserPages(t, email, name);
   const known = { [EMAIL_LABEL]: email, Password: PASSWORD };
   const added = { [EMAIL_LABEL]: 'new@example.test', 'Confirm password': PASSWORD, Password: PASSWORD };
   let secret = '';
@@ -102,9 +90,6 @@ export async function stopsOfUserPages(t: Test, email: string, name: string): Pr
       await connectAgents();
       return page.goto(`${account}/agents?done=connected`);
     }),
-    stop('user-invitation', 200, async (page) => page.goto(await invite())),
-    stop('user-invitation-accepted', 200, send()),
-    stop('user-invitation-invalid', 400, open(`${account}/organization/invitation?token=x`)),
     stop('user-billing-none', 200, open(`${account}/billing`)),
     stop('user-billing', 200, async (page) => {
       await subscribe();
