@@ -155,8 +155,9 @@ export function createOrganizationGuards(
           : await access.find(chosen, user.id)
         : await access.memberOf(String(named), user.id);
     if (!member) throw organizationErrors.ORGANIZATION_REQUIRED();
-    const { id, slug, name, role, permissions } = access.view(member);
-    request.saas.organization = { id, slug, name, role, permissions };
+    const { id, slug, name } = member.organization;
+    const { role } = member.membership;
+    request.saas.organization = { id, slug, name, role, permissions: [...roles.permissionsOf(role)] };
     return request.saas.organization;
   };
 

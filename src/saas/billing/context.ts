@@ -83,16 +83,16 @@ export function createBillingContext(
     commit,
     tryCommit,
     /**
-     * Commits what `derive` reads and changes for a user, again after each concurrent write. Nothing if it returns null, or if the user
+     * Commits what `derive` reads and changes for an owner, again after each concurrent write. Nothing if it returns null, or if the owner
      * does not exist or is being deleted.
      */
     commitForOwner: (
       ownerId: string,
-      derive: (user: BillingOwner) => Promise<readonly CommitPart[] | null>,
+      derive: (owner: BillingOwner) => Promise<readonly CommitPart[] | null>,
     ): Promise<void> =>
       decideAndCommit(commit, async () => {
-        const user = await owners.find(ownerId);
-        const parts = user && !user.isBeingDeleted ? await derive(user) : null;
+        const owner = await owners.find(ownerId);
+        const parts = owner && !owner.isBeingDeleted ? await derive(owner) : null;
         return { parts: parts ?? [], result: undefined, repeatIfTaken: true };
       }),
     // Without an API key nothing is added to checkouts and usage, but the deletion of an account removes what was stored

@@ -4,7 +4,7 @@ import type { Write } from '../../core/storage/collection.js';
 import { asText, type Json } from './provider/json.js';
 import type { SubscriptionDocument } from './store.js';
 
-/** Owners are users and organizations: whoever has customers at the provider, subscriptions and purchases. */
+/** An owner is a user or an organization: it has the customers at the provider, the subscriptions and the purchases. */
 
 /** An owner in events, and in the metadata of the provider's objects. */
 export type OwnerReference =

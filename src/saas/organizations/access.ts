@@ -1,4 +1,4 @@
-import { ORGANIZATION_ID_PREFIX } from '../../core/http/identity.js';
+import { isOrganizationId } from '../../core/http/identity.js';
 import { toTimestamp } from '../../core/http/schemas.js';
 import { allOf } from '../../core/storage/pages.js';
 import type { OrganizationBilling } from './billing.js';
@@ -41,11 +41,12 @@ export function createOrganizationAccess(
   roles: Roles,
   billing: Pick<OrganizationBilling, 'summaryOf'>,
 ) {
-  const isId = (named: string): boolean => named.startsWith(ORGANIZATION_ID_PREFIX);
-
   const findOrganization = (named: string): Promise<OrganizationDocument | null> =>
     NAMED.test(named)
-      ? organizations.findOne({ ...(isId(named) ? { id: named } : { slug: named }), deletingAt: null })
+      ? organizations.findOne({
+          ...(isOrganizationId(named) ? { id: named } : { slug: named }),
+          deletingAt: null,
+        })
       : Promise.resolve(null);
 
   const findMembership = (organizationId: string, userId: string) =>
@@ -55,10 +56,10 @@ export function createOrganizationAccess(
   const find = async (named: string, userId: string): Promise<MemberOf | null> => {
     const [organization, byId] = await Promise.all([
       findOrganization(named),
-      isId(named) && NAMED.test(named) ? findMembership(named, userId) : null,
+      isOrganizationId(named) && NAMED.test(named) ? findMembership(named, userId) : null,
     ]);
     if (!organization) return null;
-    const membership = isId(named) ? byId : await findMembership(organization.id, userId);
+    const membership = isOrganizationId(named) ? byId : await findMembership(organization.id, userId);
     return membership && { organization, membership };
   };
 
@@ -95,7 +96,7 @@ export function createOrganizationAccess(
         });
     },
 
-    /** Whoever gives or takes a role needs all that it permits. @throws ROLE_REQUIRED */
+    /** Members can only give or take roles that permit no more than their own. @throws ROLE_REQUIRED */
     demandRole({ membership }: Acting, role: string): void {
       if (membership && !roles.covers(membership.role, role))
         throw organizationErrors.ROLE_REQUIRED({

@@ -214,7 +214,7 @@ export function createInvitations(
         ]);
         if (!organization) throw organizationErrors.INVITATION_INVALID();
         if (membership && acceptedBy !== undefined) return { result };
-        // Whoever has left cannot return with the same invitation, nor by one that they sent before.
+        // A former member cannot return with the same invitation, and those that they sent are no longer valid.
         const isWorth = inviter && maySend(inviter, role);
         if (acceptedBy !== undefined || !isWorth) throw organizationErrors.INVITATION_INVALID();
         const parts = [

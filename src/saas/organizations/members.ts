@@ -186,7 +186,7 @@ export function createMembers(deps: OrganizationDependencies) {
     /**
      * Changes the role of a member.
      * @param by needs all that the roles before and after permit
-     * @throws ROLE_REQUIRED, LAST_OWNER, VALIDATION_ERROR for an unknown role, NOT_FOUND for somebody who is no member
+     * @throws ROLE_REQUIRED, LAST_OWNER, VALIDATION_ERROR for an unknown role, NOT_FOUND for a user who is not a member
      */
     async changeRole(by: Acting, userId: string, role: string, source: ActingSource): Promise<Member> {
       access.demand(by, 'members:manage');

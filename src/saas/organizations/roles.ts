@@ -25,7 +25,7 @@ const BUILT_IN: OrganizationRoles = {
 
 export type Roles = ReturnType<typeof createRoles>;
 
-/** @param given the roles of the application, and further permissions of ours */
+/** @param given the roles of the application, and the permissions that it adds to the built-in ones */
 export function createRoles(given: OrganizationRoles = {}) {
   const permissions = new Map<string, ReadonlySet<string>>();
   for (const name of new Set([...Object.keys(BUILT_IN), ...Object.keys(given)]))

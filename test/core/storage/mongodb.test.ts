@@ -262,7 +262,7 @@ async function comesBack(t: Test, server: Mongod): Promise<void> {
 async function exhausted(t: Test): Promise<void> {
   const set = await startReplicaSet({ ports: [await serverPort()], args: ['--maxConns', '40'] });
   t.teardown(() => set.stop());
-  // Another one than was asked for if somebody has taken that meanwhile.
+  // The library chooses another port if the requested one is taken.
   const port = Number(new URL(set.getUri()).port);
   const { all } = await begin(t, () => databaseUri(set.getUri(), 'exhausted'));
   await Promise.all(Array.from({ length: LANES }, (_, i) => all.insert(thing(`l${i}`))));
