@@ -178,6 +178,8 @@ function serverOf(program) {
     settingsEncryptionKey: `${secret}settings`,
     passkeys: true,
     organizations: true,
+    userRoles: ['support'],
+    impersonationRoles: ['support'],
     emailLogin: true,
     accountPages: true,
     paymentSecretKey: 'sk_test_x',

@@ -25,6 +25,9 @@ exits with 1 when it refuses a line.`;
 const SUSPEND = `Suspend an account at once and end its sessions, tokens and mailed links. A subscription continues to be \
 charged: cancel it at the payment provider.`;
 
+const ROLES = `Replace the roles of a user in your application. USER_ROLES lists those that there are; if your code passes them as \
+userRoles, set the variable for this command. Running servers apply the change at the next request.`;
+
 const GRANT = `Grant a plan without a payment, also without a payment provider. The plan "free" revokes the grant. \
 Subscriptions of the user do not change: a grant and a subscription each give access to their plan, and the newer one is \
 shown.`;
@@ -74,6 +77,18 @@ export function define(group: CommandLine): void {
     .description('Lift a suspension; the user signs in with the same password')
     .examples('saas-backend user unsuspend ada@example.com')
     .action(manage((users, by) => users.unsuspend(by)));
+  withUser(group.command('roles'))
+    .summary('Replace the roles of a user')
+    .description(ROLES)
+    .argument('<roles>', 'Roles separated by commas, or none')
+    .examples(
+      'saas-backend user roles ada@example.com editor,support',
+      'saas-backend user roles ada@example.com none',
+    )
+    .action((user: string, given: string, options: CommonOptions, command: CommandLine) => {
+      const roles = given === 'none' ? [] : given.split(',').map((role) => role.trim());
+      return manage((users, by) => users.setRoles(by, roles))(user, options, command);
+    });
   withUser(group.command('grant'))
     .summary('Grant a plan without a payment, or revoke the grant')
     .description(GRANT)
@@ -200,13 +215,14 @@ const manage =
   };
 
 function describe(user: ManagedUser): string {
-  const { id, email, name, createdAt, emailVerified, suspendedAt, subscription, granted } = user;
+  const { id, email, name, createdAt, emailVerified, suspendedAt, roles, subscription, granted } = user;
   const { status, plan, entitled } = subscription;
   const rows = {
     id,
     email: emailVerified ? email : `${email} (not verified)`,
     ...(name && { name }),
     created: createdAt,
+    ...(roles && { roles: roles.join(', ') || 'none' }),
     state: suspendedAt === null ? 'open' : `suspended since ${suspendedAt}`,
     subscription: entitled ? `${plan} (${status})` : `not entitled (${status})`,
     ...(granted && {

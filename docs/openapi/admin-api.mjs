@@ -36,6 +36,7 @@ export const adminUsers = {
     user('send-verification', 'Send a user the link to confirm the address', {
       id: 'adminSendVerification',
     }),
+    user('roles', 'Replace the roles of a user', { id: 'adminSetRoles' }),
     user('grant', 'Give a user a plan without payment', { id: 'adminGrantPlan' }),
     user('revoke-grant', 'Take back a plan that was given', { id: 'adminRevokeGrant' }),
     user('remove-second-factor', 'Remove the second factor of a user', {

@@ -63,8 +63,21 @@ export const authentication = {
     summary: 'End sessions',
     description:
       'A refresh token or an access token names the session. `scope` is `local` for this one, `others` for all others, `global` for all. A session that has ended is not an error.',
-    errors: ['INVALID_REFRESH_TOKEN', 'UNAUTHENTICATED', 'TOKEN_EXPIRED', 'ACCOUNT_SUSPENDED'],
+    errors: [
+      'INVALID_REFRESH_TOKEN',
+      'UNAUTHENTICATED',
+      'TOKEN_EXPIRED',
+      'ACCOUNT_SUSPENDED',
+      'IMPERSONATED',
+    ],
     security: ['accessToken', null],
+  },
+  'POST /api/auth/impersonation': {
+    id: 'impersonate',
+    summary: 'Act as another user',
+    description:
+      'For users with one of `IMPERSONATION_ROLES`. The response is a session of the other user that lasts for at most 30 minutes and can only read here; `POST /auth/logout` ends it.',
+    errors: ['NOT_FOUND'],
   },
   'GET /api/auth/sessions': { id: 'listSessions', summary: 'The open sessions of the user' },
   'DELETE /api/auth/sessions/:id': { id: 'endSession', summary: 'End a session', errors: ['NOT_FOUND'] },
@@ -88,7 +101,7 @@ export const authentication = {
     summary: 'Confirm an address with the token of a mailed link',
     errors: [
       ...['INVALID_TOKEN', 'WEAK_PASSWORD', 'EMAIL_TAKEN', 'INVALID_CREDENTIALS'],
-      ...['UNAUTHENTICATED', 'TOKEN_EXPIRED', 'ACCOUNT_SUSPENDED'],
+      ...['UNAUTHENTICATED', 'TOKEN_EXPIRED', 'ACCOUNT_SUSPENDED', 'IMPERSONATED'],
     ],
     security: ['accessToken', null],
   },

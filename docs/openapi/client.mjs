@@ -14,7 +14,7 @@ const OF_SESSION = ['refresh', 'logout'];
 const COMMON_ERRORS = new Set([
   ...['INTERNAL', 'NOT_READY', 'OVERLOADED', 'RATE_LIMITED', 'MAINTENANCE', 'ORIGIN_NOT_ALLOWED'],
   ...['VALIDATION_ERROR', 'INVALID_JSON', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'],
-  ...['UNAUTHENTICATED', 'TOKEN_EXPIRED'],
+  ...['UNAUTHENTICATED', 'TOKEN_EXPIRED', 'IMPERSONATED'],
   ...['ACCOUNT_NOT_CONNECTED', 'INSUFFICIENT_SCOPE', 'FORBIDDEN', 'IDENTITY_PROVIDER_UNAVAILABLE'],
 ]);
 
@@ -22,6 +22,8 @@ const COMMON_ERRORS = new Set([
 const OPEN_ENUM = 'x-extensible-enum';
 const STATUS_TYPE = 'SubscriptionStatus';
 const TIME_TYPE = 'Timestamp';
+/** The type that the host declares once, for the server and the client. */
+const METADATA_TYPE = 'PublicMetadata';
 
 /** @returns file of `generated/client` → its content */
 export function clientFiles(document) {
@@ -186,7 +188,11 @@ function schemasFile(document, operations) {
   }
   const { status } = document.components.schemas.SubscriptionSummary.properties;
   const union = status[OPEN_ENUM].map((status) => `  | '${status}'\n`).join('');
-  return `${NOTE}
+  return `${NOTE}import type { ${METADATA_TYPE} } from '../../src/core/http/user-metadata.js';
+
+// The star lets applications add their types to the interface under the name of the client, too.
+export type * from '../../src/core/http/user-metadata.js';
+
 /** A date and time in ISO 8601 with milliseconds, in UTC. */
 export type ${TIME_TYPE} = string;
 
@@ -234,13 +240,14 @@ function named(type, { used }) {
 
 const literal = (value) => (typeof value === 'string' ? `'${value}'` : String(value));
 
-function objectType({ properties = {}, required = [], additionalProperties }, context) {
+function objectType({ title, properties = {}, required = [], additionalProperties }, context) {
   const hasTokens = properties.accessToken !== undefined;
   const shown = Object.entries(properties).filter(
     ([name]) => !TOKENS.includes(name) && !(hasTokens && name === 'expiresIn'),
   );
   const inner = { ...context, indent: `${context.indent}  ` };
   if (shown.length === 0) {
+    if (title === METADATA_TYPE) return METADATA_TYPE;
     // What the API of browsers for passkeys takes.
     if (additionalProperties === true) return 'any';
     return additionalProperties ? `Record<string, ${typeOf(additionalProperties, context)}>` : '{}';

@@ -92,6 +92,10 @@ const ORGANIZATION = {
 /** Whether a route is about the subscriptions of the user, or of an organization. */
 const concernsOwner = ({ url, config }) => url.startsWith('/api/billing/') && config.access === 'user';
 
+/** Whether operators who act as a user are refused. */
+const refusesImpersonators = ({ method, config: { access, whileImpersonated } }) =>
+  access === 'recent-user' || (access === 'user' && method !== 'GET' && !whileImpersonated);
+
 /** OpenAPI has no type of its own for it: the name is that of the registry of HTTP authentication schemes. */
 const BOUND_TOKEN = { type: 'http', scheme: 'DPoP', bearerFormat: 'JWT' };
 const PROOF = 'the proof of the key in the header `DPoP` (RFC 9449).';
@@ -185,6 +189,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
     ...(SAAS_GUARDS[route.config.access] ?? []),
     ...(route.config.agentScope ? ['INSUFFICIENT_SCOPE', 'ACCOUNT_NOT_CONNECTED'] : []),
     ...(refreshTokens(route) ? ['ORIGIN_NOT_ALLOWED'] : []),
+    ...(refusesImpersonators(route) ? ['IMPERSONATED'] : []),
     ...(concernsOwner(route) ? ['ORGANIZATION_NOT_FOUND', 'ROLE_REQUIRED'] : []),
     ...(route.config.access === 'admin' && route.method !== 'GET' ? ['CSRF_REJECTED'] : []),
     ...(route.url.startsWith('/api/') && !route.config.duringMaintenance ? ['MAINTENANCE'] : []),

@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import type { Identity } from '../core/http/identity.js';
-import { message } from '../core/http/messages.js';
+import { longTime, message } from '../core/http/messages.js';
 import type { Pages } from '../core/http/pages.js';
 import type { FastifyTypebox } from '../core/http/routes.js';
 import { MINUTE } from '../core/kernel/clock.js';
@@ -10,6 +10,7 @@ import type { AccountModuleOptions } from '../shared/account-pages/page.js';
 import type { AccountSources, Person } from '../shared/account-pages/sources.js';
 import type { SaasBase } from './base.js';
 import { formatAmount } from './billing/mails.js';
+import { refuseImpersonator } from './guards.js';
 import type { SaasModules } from './modules.js';
 import type { UserPagesModule } from './pages/module.js';
 
@@ -18,7 +19,7 @@ export type AccountPages = NonNullable<Awaited<ReturnType<typeof openAccountPage
 
 /** Loads the pages for users if they are enabled. */
 export async function openAccountPages(base: SaasBase, modules: SaasModules) {
-  const { context, values, publicUrl, mountedAt, accountAddress, secrets, origins } = base;
+  const { context, values, publicUrl, mountedAt, below, accountHref: path, secrets, origins } = base;
   const { auth, billing, settings, loginProviders, agents, passkeys, messages, pages, organizations } =
     modules;
   if (!values.accountPages) return undefined;
@@ -26,9 +27,6 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
     import('../shared/account-pages/module.js'),
     import('./pages/module.js'),
   ]);
-  // A proxy takes the path of the public address off.
-  const below = () => new URL(publicUrl()).pathname.replace(/\/$/, '');
-  const path = () => below() + accountAddress;
   const script = passkeys?.readScript() ?? '';
   /** The users and sessions of admitted requests. */
   const identities = new WeakMap<Person | FastifyRequest, Identity>();
@@ -74,7 +72,10 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
     handleLabel: message('user-address.label'),
     sections: userPages.sections,
     sources: sourcesOf(modules, identityOf, script),
-    signIn: signInOf(userPages, { identities, pages, path, secret: values.jwtRefreshSecret }),
+    signIn: signInOf(userPages, {
+      ...{ identities, pages, path, secret: values.jwtRefreshSecret },
+      formOf: (request): string => account.guard.formsOf(request).issue(),
+    }),
   });
 
   return {
@@ -91,14 +92,16 @@ interface SignInOptions {
   identities: WeakMap<Person | FastifyRequest, Identity>;
   pages: Pages;
   path(): string;
+  /** A form token of an admitted request. */
+  formOf(request: FastifyRequest): string;
   /** Binds the tokens of forms to a session, whose ID is not secret. */
   secret: string;
 }
 
 /** The sign-in of the account pages. */
 function signInOf(
-  { sessions, signInPages, invitationPage }: UserPagesModule,
-  { identities, pages, path, secret }: SignInOptions,
+  { sessions, signInPages, pagesWithQuery }: UserPagesModule,
+  { identities, pages, path, formOf, secret }: SignInOptions,
 ): AccountModuleOptions['signIn'] {
   return {
     async userOf(request, reply) {
@@ -114,6 +117,21 @@ function signInOf(
         ...(!hasPassword && { passkeyOnly: true as const }),
       };
       for (const key of [principal, request]) identities.set(key, identity);
+      const { impersonator } = session;
+      if (impersonator) {
+        refuseImpersonator(identity, request);
+        const values = { operator: impersonator.name || impersonator.email, user: user.email };
+        pages.addToView(request, {
+          impersonation: {
+            text: message('user-impersonation.acting', {
+              ...values,
+              when: longTime(Date.parse(session.expiresAt)),
+            }),
+            action: `${path()}/sign-out`,
+            form: () => formOf(request),
+          },
+        });
+      }
       return {
         principal,
         session: { id: session.id, authTime: Date.parse(session.authenticatedAt) },
@@ -121,8 +139,8 @@ function signInOf(
       };
     },
     async sendSignIn({ url }, reply, page, email = '') {
-      // A link of a mail is opened again with its token.
-      const query = page === invitationPage ? url.replace(/^[^?]*/, '') : '';
+      // A link of a mail is opened again with its token, for example.
+      const query = pagesWithQuery.includes(page) ? url.replace(/^[^?]*/, '') : '';
       return pages.send(reply.code(401), await signInPages.signIn(path() + page + query, { email }));
     },
     forgetSession: sessions.forget,
@@ -148,9 +166,13 @@ function sourcesOf(modules: SaasModules, identityOf: IdentityOf, script: string)
     sessions: {
       async list({ id }, session) {
         const listed = await service.listSessions({ user: { id }, session });
-        return listed.map(({ authenticatedAt, ...one }) => ({
+        return listed.map(({ authenticatedAt, impersonator, ...one }) => ({
           ...one,
-          authTime: Date.parse(authenticatedAt),
+          authTime: Date.parse(impersonator ? one.createdAt : authenticatedAt),
+          ...(impersonator && {
+            operator: impersonator.name || impersonator.email,
+            reason: impersonator.reason,
+          }),
         }));
       },
       async end({ id }, sid, source) {

@@ -51,7 +51,7 @@ export function createAdminArea(base: SaasBase, modules: SaasModules) {
 }
 
 function userAdministrationOf(
-  { context: { audit }, values }: SaasBase,
+  { context: { audit }, values, accountHref }: SaasBase,
   { users, auth, billing, secondFactors, passkeys }: SaasModules,
 ): UserAdministration {
   const resync = async (userId: string, by: Operator): Promise<void> => {
@@ -69,6 +69,12 @@ function userAdministrationOf(
     directory: users.directory,
     accounts: auth.service.administration,
     suspension: users.suspension,
+    userRoles: users.userRoles,
+    setRoles: users.setRoles,
+    impersonationHref:
+      values.accountPages && values.impersonationRoles
+        ? (id) => `${accountHref()}/impersonate?user=${id}`
+        : undefined,
     grants: billing.grants,
     plans: billing.plans.names,
     resync: values.paymentSecretKey === undefined ? undefined : resync,

@@ -44,8 +44,9 @@ export async function openUserAdministration(
   warn: Warn,
   { dryRun = false, existing = false }: { dryRun?: boolean; existing?: boolean },
 ) {
-  const { databaseUri, pastDue, billingPrices, billing: plans } = saasSchema.properties;
-  const { values, production } = resolve({ databaseUri, pastDue, billingPrices, billing: plans });
+  const { databaseUri, pastDue, billingPrices, billing: plans, userRoles } = saasSchema.properties;
+  const options = { databaseUri, pastDue, billingPrices, billing: plans, userRoles };
+  const { values, production } = resolve(options);
   const missing = dryRun ? missingFile(values.databaseUri) : null;
   if (missing !== null) warn(`The file ${missing} does not exist yet; the import creates it.`);
   const open = existing ? openExistingStore : openStore;
@@ -126,7 +127,7 @@ const resolve = <T extends Parameters<typeof defineOptions>[0]>(
   );
 
 interface CommandOptions {
-  values: Omit<BillingConfiguration, 'billingReturnUrlRelative'>;
+  values: Omit<BillingConfiguration, 'billingReturnUrlRelative'> & { userRoles?: string[] | undefined };
   production: boolean;
   warn: Warn;
 }
@@ -159,6 +160,7 @@ function createModules(store: Store, { values, production, warn }: CommandOption
     profileChanged: NO_EFFECT,
     customers: billing.customers,
     event: events.event,
+    userRoles: values.userRoles,
   });
   return { users, billing };
 }

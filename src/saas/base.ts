@@ -28,6 +28,8 @@ export async function openBase(
   const values = withAccountPages(config.values, accountAddress);
   const host = hostContext ?? pluginContext(fastify, { configured: values.publicUrl, port: 3000 }, random);
   const { publicUrl, mountedAt = () => fastify.prefix + prefix } = host;
+  // A proxy takes the path of the public address off.
+  const below = () => new URL(publicUrl.get()).pathname.replace(/\/$/, '');
   const context = await openProductContext(fastify, {
     product: 'saas-backend',
     values,
@@ -53,6 +55,10 @@ export async function openBase(
     /** The public address of the API. */
     apiUrl: () => publicUrl.get() + mountedAt(),
     accountAddress,
+    /** The path of the public address. */
+    below,
+    /** The path of the pages for users, which includes what a proxy adds. */
+    accountHref: () => below() + accountAddress,
     /** Names the registration, unique in the host. */
     mount: `saas-backend ${fastify.prefix}${prefix}`,
     /** Those of refresh tokens also encrypt what clients keep during a sign-in, the current one first. */

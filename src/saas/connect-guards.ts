@@ -8,6 +8,7 @@ import { httpErrors, renderEnvelope, toAppError } from '../core/kernel/errors.js
 import { requireScope } from './agents/schemas.js';
 import { stateScope } from './agents.js';
 import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
+import { requireKnownRole } from './auth/users/roles.js';
 import { knownPlans } from './billing/plans/plans.js';
 import type { SaasDecorator } from './decorator.js';
 import {
@@ -65,6 +66,11 @@ export interface ConnectGuards extends Pick<SaasDecorator, 'entitles' | 'hasFeat
    * @throws Error at once if the option `billing` defines the plans and none has the feature
    */
   readonly requireFeature: (feature: string, owner?: PlanOwner) => ConnectGuard;
+  /**
+   * Requires a role of the user, too, or responds with 403, like `fastify.saas.requireRole`.
+   * @throws Error at once for an unknown role
+   */
+  readonly requireRole: (role: string) => ConnectGuard;
   /**
    * Requires a recent sign-in, too, or responds with 401, like `fastify.saas.requireRecentAuth`.
    * @throws Error at once for `secondFactor` without FACTOR_ENCRYPTION_KEY
@@ -148,6 +154,10 @@ export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuar
       refuseMissing(owner);
       refuseUnknownFeature(feature, plans);
       return createGuard((saas) => saas.requireFeature(feature, owner));
+    },
+    requireRole(role) {
+      requireKnownRole(role, values.userRoles);
+      return createGuard((saas) => saas.requireRole(role));
     },
     requireRecentAuth(required = {}) {
       refuseMissingFactors(required, hasSecondFactors);

@@ -14,6 +14,7 @@ import {
   createEntitlementGuards,
   createLimitGuard,
   createRecentAuthGuards,
+  createRoleGuard,
   keepOrganization,
   type PlanOwner,
   type UserGuard,
@@ -45,9 +46,14 @@ export interface SaasDecorator {
    */
   readonly requireFeature: (feature: string, owner?: PlanOwner) => UserGuard;
   /**
+   * Requires that the user has a role of the option `userRoles`, too, or throws a 403. An agent acts with the roles of its user.
+   * @throws Error at once for an unknown role
+   */
+  readonly requireRole: (role: string) => UserGuard;
+  /**
    * Requires that the user signed in, or proved it again at `POST /auth/reauthenticate`, at most `maxAge` seconds ago
    * (default 600) and, with `secondFactor`, with a second factor; otherwise throws a 401 (REAUTHENTICATION_REQUIRED,
-   * SECOND_FACTOR_REQUIRED) with the challenge of RFC 9470. Never admits agents.
+   * SECOND_FACTOR_REQUIRED) with the challenge of RFC 9470. Never admits agents, nor operators who act as the user (403 IMPERSONATED).
    * @throws Error at once for `secondFactor` without FACTOR_ENCRYPTION_KEY
    */
   readonly requireRecentAuth: (required?: RecentAuthOptions) => UserGuard;
@@ -179,6 +185,7 @@ export function createDecorator(
   const requirePerson = keepOrganization(agents?.refuseAgents(requireSession) ?? requireSession);
   return Object.freeze({
     requireUser,
+    requireRole: createRoleGuard(requireUser, users.userRoles),
     ...createEntitlementGuards(admitOwner, subscription, plans),
     requireRecentAuth: createRecentAuthGuards(requirePerson, { hasSecondFactors, clock: context.clock }),
     ...ofMembers,

@@ -1,8 +1,12 @@
+import type { FastifyRequest } from 'fastify';
 import { personOf, type RequestIdentity } from '../core/http/identity.js';
+import { type Guard, routeRules } from '../core/http/routes.js';
 import type { Clock } from '../core/kernel/clock.js';
 import { httpErrors } from '../core/kernel/errors.js';
 import { suggestion } from '../core/kernel/text.js';
+import { authErrors } from './auth/errors.js';
 import { type RecentAuthOptions, requireRecent } from './auth/sign-in/recent-auth.js';
+import { demandRole, requireKnownRole } from './auth/users/roles.js';
 import { billingErrors } from './billing/errors.js';
 import type { KnownPlans } from './billing/plans/plans.js';
 import type { Quotas } from './billing/quotas/service.js';
@@ -27,6 +31,25 @@ export interface UserRequest {
 
 /** A hook for routes, such as `onRequest`. It rejects by throwing an error with its status. */
 export type UserGuard = (request: UserRequest) => Promise<void>;
+
+/** Adds to a guard of our own routes that operators who act as a user only read, unless a route states otherwise. */
+export const refuseImpersonated =
+  (guard: UserGuard): Guard =>
+  async (request) => {
+    await guard(request);
+    refuseImpersonator(request.saas, request);
+  };
+
+/** @throws IMPERSONATED */
+export function refuseImpersonator(
+  { session }: RequestIdentity,
+  { method, routeOptions }: Pick<FastifyRequest, 'method' | 'routeOptions'>,
+): void {
+  if (!session?.impersonator) return;
+  const { access, whileImpersonated } = routeRules(routeOptions);
+  const reads = ['GET', 'HEAD'].includes(method) && !access?.startsWith('recent-');
+  if (!(whileImpersonated ?? reads)) throw authErrors.IMPERSONATED();
+}
 
 /** A route may have several guards, and each of them authenticates the request: the organization that one has found stays. */
 export const keepOrganization =
@@ -58,6 +81,17 @@ export function refuseMissingFactors({ secondFactor }: RecentAuthOptions, hasSec
     'requireRecentAuth: secondFactor needs FACTOR_ENCRYPTION_KEY or PASSKEYS, without which nobody has one.',
   );
 }
+
+/** Creates `requireRole`. */
+export const createRoleGuard =
+  (requireUser: UserGuard, roles: readonly string[] | undefined) =>
+  (role: string): UserGuard => {
+    requireKnownRole(role, roles);
+    return async (request) => {
+      await requireUser(request);
+      demandRole(request.saas.user, [role]);
+    };
+  };
 
 /** Whose plan counts for a guard. */
 export interface PlanOwner {

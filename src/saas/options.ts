@@ -22,6 +22,7 @@ import { hooksProblems } from './auth/hook-option.js';
 import type { SaasHooks } from './auth/hooks.js';
 import { DEFAULT_RATES } from './auth/limits.js';
 import { authOptions } from './auth/schemas.js';
+import { refuseUnknownRoles } from './auth/users/roles.js';
 import { apiUrlProblem, billingOptions, configuredPrices, plansConflict } from './billing/options.js';
 import { federationOptions, insecureProviders } from './login-providers/schemas.js';
 import { type OrganizationRoles, roleProblems } from './organizations/roles.js';
@@ -234,6 +235,7 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
   refuseUnusablePasskeys(values, '', report);
   refuseWebhooksWithoutKey(values, report);
   refuseLoneDarkLogo(values, '', report);
+  refuseUnknownRoles(values, report);
   refuseUnknownLocale(values, '', report);
   validatePlans(values, report);
 }

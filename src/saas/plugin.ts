@@ -108,6 +108,7 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
     profileMark: billing.profileMark,
     profileChanged: billing.profileChanged,
     customers: billing.customers,
+    userRoles: values.userRoles,
   });
   const { mails } = createAccountMailsModule(context, {
     config: values,

@@ -15,6 +15,7 @@ import type { AdminModule } from './admin/module.js';
 import type { SaasAgents } from './agents.js';
 import type { SaasBase } from './base.js';
 import type { SaasDecorator } from './decorator.js';
+import { refuseImpersonated } from './guards.js';
 import type { SaasModules } from './modules.js';
 import type { ResolvedSaas } from './options.js';
 import { createOwnerOf } from './organizations.js';
@@ -48,7 +49,7 @@ export async function registerSaasRoutes(
   const { metrics } = context;
   const { admin, accountPages, agents } = modules;
   const guards = {
-    user: saas.requireUser,
+    user: refuseImpersonated(saas.requireUser),
     'recent-user': saas.requireRecentAuth(),
     admin: await admin.createGuard(fastify),
   };

@@ -56,7 +56,7 @@ export interface UserApiDependencies {
 }
 
 export function createBasicUserApi({
-  users: { directory, suspension },
+  users: { directory, suspension, setRoles },
   grants,
 }: {
   users: UsersModule;
@@ -78,6 +78,11 @@ export function createBasicUserApi({
     suspend: suspension.suspend,
     /** Lifts a suspension; the password stays the same. @throws NOT_FOUND, also during a deletion */
     unsuspend: suspension.unsuspend,
+    /**
+     * Replaces the roles of the user, which take effect at the next request. `[]` removes all of them.
+     * @throws NOT_FOUND, also during a deletion; VALIDATION_ERROR for a role that the option `userRoles` does not have
+     */
+    setRoles: (by: UserKey, roles: readonly string[]): Promise<ManagedUser> => setRoles(by, roles),
     /**
      * Grants a plan in addition to purchased ones, until `until` (Unix time in milliseconds) or until it is revoked.
      * @throws VALIDATION_ERROR, NOT_FOUND

@@ -66,6 +66,7 @@ export function createPages(brand: Brand, messages = createMessages()) {
   const style = sheet + accent;
   const styleHash = hashSource(style);
   const keptForms = new WeakMap<FastifyRequest, Page>();
+  const common = new WeakMap<FastifyRequest, View>();
   const localized = new Map<string, Record<string, string>>();
 
   /** The templates in one language. Mustache compiles each on first use. */
@@ -112,6 +113,7 @@ export function createPages(brand: Brand, messages = createMessages()) {
   ): { body: string; headers: Record<string, string> } => {
     const catalogue = catalogueFor(request, page);
     const { leadsElsewhere = false, imageSources = [], script } = page;
+    const view = { ...common.get(request), ...page.view };
     const formAction = leadsElsewhere ? '' : "form-action 'self'; ";
     const images = ['data:', ...imageSources].join(' ');
     const headers = {
@@ -121,7 +123,7 @@ export function createPages(brand: Brand, messages = createMessages()) {
       // An application may have opened the sign-in in a pop-up window and wait for its result.
       ...(!leadsElsewhere && { 'cross-origin-opener-policy': 'same-origin' }),
     };
-    return { body: render(page, catalogue), headers };
+    return { body: render({ ...page, view }, catalogue), headers };
   };
 
   const errorView = (error: AppError, requestId: string): View => {
@@ -158,6 +160,11 @@ export function createPages(brand: Brand, messages = createMessages()) {
      */
     keepForm(request: FastifyRequest, form: Page) {
       keptForms.set(request, form);
+    },
+
+    /** Adds values to every page that answers the request, also to an error page. */
+    addToView(request: FastifyRequest, values: View) {
+      common.set(request, values);
     },
 
     /** Renders an error page. */

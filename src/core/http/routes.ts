@@ -83,6 +83,8 @@ export interface RouteRules {
   page?: boolean;
   /** The scope with which agents may call the route; absent: people only. */
   agentScope?: string;
+  /** Whether an operator who acts as the user may call it. Default: if it only reads, and needs no recent sign-in. */
+  whileImpersonated?: boolean;
 }
 
 /** The `config` of a route. A route without an access level prevents the start. */

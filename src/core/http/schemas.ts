@@ -160,9 +160,13 @@ export const User = Type.Object({
   name: Type.String(),
   createdAt: Timestamp,
   emailVerified: Type.Boolean(),
+  roles: Type.Optional(
+    Type.Array(Type.String(), { description: 'In the application; absent without the option `userRoles`.' }),
+  ),
   subscription: SubscriptionSummary,
   publicMetadata: Type.Optional(
     Type.Unsafe<PublicMetadata>({
+      title: 'PublicMetadata',
       type: 'object',
       additionalProperties: true,
       description: 'What the application stores about the user; absent if there is nothing.',
@@ -181,10 +185,28 @@ export interface User {
   createdAt: string;
   /** Whether the user has followed a link sent to the address, or an equal proof exists. */
   emailVerified: boolean;
+  /** The roles in the application; absent without the option `userRoles`. */
+  roles?: string[];
   /** What the user has subscribed to, now. */
   subscription: SubscriptionSummary;
   /** What the host stores about the user for them to read; absent if there is nothing. */
   publicMetadata?: PublicMetadata;
+}
+
+const Impersonator = Type.Object(
+  { userId: Type.String(), email: Type.String(), name: Type.String(), reason: Type.String() },
+  { description: 'The operator who acts as the user in this session; absent in sessions of the user.' },
+);
+/** An operator who acts as a user. */
+export interface Impersonator {
+  /** `usr_…`, of the operator. */
+  userId: string;
+  /** At the start of the session. */
+  email: string;
+  /** Empty if none is given. */
+  name: string;
+  /** Why, as the operator has stated it. */
+  reason: string;
 }
 
 /** A session in responses. */
@@ -200,6 +222,7 @@ export const Session = Type.Object({
   organizationId: Type.Optional(
     Type.String({ description: 'The organization that is active in this session.' }),
   ),
+  impersonator: Type.Optional(Impersonator),
 });
 /** A session of a user. */
 export interface Session {
@@ -215,6 +238,8 @@ export interface Session {
   amr: string[];
   /** The organization that is active in it, if the user has chosen one. */
   organizationId?: string;
+  /** The operator who acts as the user in it; absent in sessions of the user. */
+  impersonator?: Impersonator;
 }
 
 /** Wraps data in the envelope. */

@@ -10,6 +10,7 @@ import type { FactorService } from '../../shared/factors/service.js';
 import type { PasskeyService } from '../../shared/passkeys/service.js';
 import type { AccountAdministration } from '../auth/users/administration.js';
 import type { AccountDeletion } from '../auth/users/deletion.js';
+import type { SetRoles } from '../auth/users/role-change.js';
 import type { Suspension } from '../auth/users/suspension.js';
 import type { UserDirectory } from '../auth/users/users.js';
 import type { Grants } from '../billing/grants.js';
@@ -22,6 +23,11 @@ export interface UserAdministration {
   directory: UserDirectory;
   accounts: AccountAdministration;
   suspension: Suspension;
+  /** Those of the application; undefined if it has none. */
+  userRoles: readonly string[] | undefined;
+  setRoles: SetRoles;
+  /** Where a user with a role for it acts as this one; undefined if nobody can. */
+  impersonationHref: ((id: string) => string) | undefined;
   grants: Grants;
   /** The plans that can be granted; undefined if any name is a plan. */
   plans: ReadonlySet<string> | undefined;
@@ -53,13 +59,14 @@ export function linksTo(
     secondFactorSince,
     passkeys,
   }: OperatedUser & { secondFactorSince: string | null; passkeys: number },
-  { resync }: UserAdministration,
+  { resync, userRoles, impersonationHref }: UserAdministration,
 ) {
   const links: [verb: string, label: string, applies: boolean][] = [
     ['rename', 'Change name', true],
     ['send-reset', 'Send a password link', state === 'active'],
     ['send-verification', 'Send a verification link', state === 'active' && !emailVerified],
     ['end-sessions', 'End all sessions', state === 'active'],
+    ['roles', 'Change roles', userRoles !== undefined],
     ['grant', granted === null ? 'Grant a plan' : 'Change the granted plan', true],
     ['revoke-grant', 'Withdraw the granted plan', granted !== null],
     ['resync', 'Sync with the payment provider', resync !== undefined],
@@ -69,14 +76,30 @@ export function linksTo(
     ['unsuspend', 'Lift the suspension', state === 'suspended'],
     ['delete', 'Delete', true],
   ];
-  return links.filter(([, , applies]) => applies).map(([verb, label]) => ({ href: `${id}/${verb}`, label }));
+  return [
+    ...links.filter(([, , applies]) => applies).map(([verb, label]) => ({ href: `${id}/${verb}`, label })),
+    ...(impersonationHref && state === 'active'
+      ? [{ href: impersonationHref(id), label: 'Sign in as this user' }]
+      : []),
+  ];
 }
 
 export async function userActionsPlugin(
   fastify: FastifyTypebox,
   { console, users, clock }: { console: Console; users: UserAdministration; clock: Clock },
 ): Promise<void> {
-  const { directory, accounts, suspension, grants, plans, resync, secondFactors, passkeys } = users;
+  const {
+    directory,
+    accounts,
+    suspension,
+    userRoles,
+    setRoles,
+    grants,
+    plans,
+    resync,
+    secondFactors,
+    passkeys,
+  } = users;
   const register = actionsOn<OperatedUser>(fastify, console, {
     path: 'users/:id',
     section: 'users',
@@ -94,6 +117,30 @@ export async function userActionsPlugin(
     run: ({ id }, { name = '' }, by) => directory.rename(id, name, by),
     done: 'The name was changed.',
   });
+
+  if (userRoles) {
+    await register('roles', {
+      title: ({ email }) => `Change the roles of ${email}`,
+      consequences: 'From the next request on, the user may do what the roles permit in the application.',
+      button: 'Change roles',
+      fields: Type.Object({
+        roles: Type.Optional(
+          Type.String({ accepts: 'roles, separated by commas', maxLength: 4096, pattern: '^[a-z0-9_, -]*$' }),
+        ),
+      }),
+      inputs: [
+        {
+          name: 'roles',
+          label: 'Roles',
+          hint: `Separated by commas. There are: ${userRoles.join(', ')}.`,
+          maxLength: 4096,
+        },
+      ],
+      values: ({ roles = [] }) => ({ roles: roles.join(', ') }),
+      run: ({ id }, { roles = '' }, by) => setRoles({ id }, roles.match(/[^, ]+/g) ?? [], by),
+      done: 'The roles were changed.',
+    });
+  }
 
   await register('suspend', {
     title: ({ email }) => `Suspend ${email}`,

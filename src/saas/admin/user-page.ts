@@ -214,6 +214,7 @@ function factsOf(
     { term: 'Name', text: name || 'not given' },
     { term: 'Address', text: emailVerified ? 'verified' : 'not verified' },
     { term: 'State', text: state + since },
+    ...(user.roles ? [{ term: 'Roles', text: user.roles.join(', ') || 'none' }] : []),
     { term: 'Password', text: hasPassword ? 'set' : 'not set' },
     ...(secondFactors ? [{ term: 'Second factor', text: factor }] : []),
     ...(passkeys ? [{ term: 'Passkeys', text: String(user.passkeys) }] : []),

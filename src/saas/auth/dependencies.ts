@@ -29,6 +29,8 @@ export interface SessionDependencies {
   commit: CommitParts;
   event: EventOf<AuthEvents>;
   unknownWrites: UnknownWritesRegistry;
+  /** The roles whose users may act as others. Absent without the option. */
+  impersonationRoles?: readonly string[] | undefined;
   clock: Clock;
   random: Random;
   /** How long the previous refresh token still returns the same successor, for parallel requests and lost responses; seconds. */

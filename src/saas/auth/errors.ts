@@ -19,6 +19,10 @@ export const authErrors = defineErrors({
     403,
     'This origin may not use session cookies. The operator can add it to CORS_ORIGIN.',
   ],
+  IMPERSONATED: [
+    403,
+    'An operator acts as the user in this session, and can only read. Whoever owns the account must sign in to change it.',
+  ],
   REGISTRATION_DISABLED: [403, 'Registration is currently disabled.'],
   REGISTRATION_REJECTED: [403, 'The application does not accept this registration.'],
   ACCOUNT_SUSPENDED: [403, 'This account is suspended.'],

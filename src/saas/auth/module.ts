@@ -24,6 +24,7 @@ import type { registerSessionTokenKinds } from './sessions/jwt.js';
 import { createSessionTokens } from './sessions/tokens.js';
 import { type PresentUser, type ProfileMark, sessionCollection, toUserView, type Users } from './store.js';
 import { createAccountExport, createSendExport } from './users/export.js';
+import { createSetRoles } from './users/role-change.js';
 import { createSuspension } from './users/suspension.js';
 import { createUserLists } from './users/user-lists.js';
 import { type CustomerOwners, createStoreUser, createUserDirectory } from './users/users.js';
@@ -41,14 +42,25 @@ export interface UsersModuleOptions {
   profileChanged: Effect;
   customers: CustomerOwners;
   event: EventOf<AuthEvents>;
+  /** Absent without the option. */
+  userRoles: readonly string[] | undefined;
 }
 
 export function createUsersModule(
   context: ModuleContext,
-  { users, summaryOf, siteName, profileMark, profileChanged, customers, event }: UsersModuleOptions,
+  {
+    users,
+    summaryOf,
+    siteName,
+    profileMark,
+    profileChanged,
+    customers,
+    event,
+    userRoles,
+  }: UsersModuleOptions,
 ) {
   const { store } = context;
-  const presentUser: PresentUser = (user) => toUserView(user, summaryOf(user));
+  const presentUser: PresentUser = (user) => toUserView(user, summaryOf(user), userRoles);
   const documents = foreignHashCollection(store);
   const foreignHashes = createForeignHashes({ ...context, documents });
   const dependencies = {
@@ -70,6 +82,8 @@ export function createUsersModule(
     directory,
     lists: createUserLists(users, directory.toManagedUser),
     suspension: createSuspension({ ...dependencies, toManagedUser: directory.toManagedUser }),
+    userRoles,
+    setRoles: createSetRoles({ ...dependencies, userRoles, toManagedUser: directory.toManagedUser }),
     foreignHashes,
     presentUser,
     profileMark,
@@ -143,6 +157,7 @@ export function createAuthModule(context: ModuleContext<ListedAudit>, options: A
     ...{ ...context, ...options, ...options.users, users, sessions },
     tokens: createSessionTokens({ ...context, ...options.tokenKinds, ...config, issuer: publicUrl.get }),
     verificationRequired: config.requireEmailVerification,
+    impersonationRoles: config.impersonationRoles,
     refreshReuseWindow: config.refreshTokenReuseWindow,
   });
   const exportAccount = createAccountExport({ ...context, users, sessions, presentUser });

@@ -15,6 +15,7 @@ import {
   User,
 } from '../../core/http/schemas.js';
 import { newToken, secretWeakness } from '../../core/kernel/secrets.js';
+import { roleOptions } from './users/roles.js';
 
 /** Maximum size of a request body in bytes. */
 export const BODY_LIMIT = 16 * 1024;
@@ -94,6 +95,7 @@ export const authOptions = {
     shown: 'the e-mail contains the code without a link',
     check: (path) => pathProblem(path ?? '', '/enter-code'),
   }),
+  ...roleOptions,
 };
 
 export type AuthConfiguration = Static<TObject<typeof authOptions>>;
@@ -221,6 +223,20 @@ export const LoginTokenAnswer = Envelope(
 export const ReauthenticationBody = Closed({ password: PasswordInput, code: Type.Optional(Code) });
 /** The new session. */
 export const ReauthenticationAnswer = Envelope(Type.Object({ user: User, session: Session, ...tokens }));
+
+/** Why an operator acts as a user; both read it. */
+const Reason = Type.String({
+  accepts: 'a reason of 1 to 500 characters, in one line',
+  maxLength: 500,
+  trimmed: true,
+  pattern: '^[^\\p{Cc}\\p{Cs}\\p{Z}][^\\p{Cc}\\p{Cs}]*$',
+});
+
+export const ImpersonationBody = Closed({
+  userId: Type.Optional(Type.String({ accepts: 'the ID of a user', pattern: '^[\\w-]{1,100}$' })),
+  email: Type.Optional(Email),
+  reason: Reason,
+});
 
 export const CodeBody = Closed({ code: Code });
 export const ChallengeBody = Closed({ challenge: Challenge });

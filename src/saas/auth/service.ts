@@ -1,9 +1,11 @@
 import type { AuthDependencies } from './dependencies.js';
+import { authErrors } from './errors.js';
 import { createAddressConfirmation } from './links/confirm-address.js';
 import { createEmailChange } from './links/email-change.js';
 import { createPasswordReset } from './links/password-reset.js';
 import { createUnlock } from './links/unlock.js';
 import { createVerification } from './links/verification.js';
+import { createImpersonation } from './sessions/impersonation.js';
 import { createSessionService } from './sessions/sessions.js';
 import type { CodeAccountDependencies } from './sign-in/code-accounts.js';
 import { createCredentials, createPasswordRules } from './sign-in/credentials.js';
@@ -29,7 +31,7 @@ export interface AuthServiceOptions extends AuthDependencies {
 }
 
 export function createAuthService(deps: AuthServiceOptions) {
-  const { secondFactors } = deps;
+  const { secondFactors, impersonationRoles } = deps;
   const { newSession, revocation, ...sessions } = createSessionService(deps);
   const signing = createSignIn({ ...deps, newSession });
   const { unlock, offerUnlock } = createUnlock(deps);
@@ -39,7 +41,13 @@ export function createAuthService(deps: AuthServiceOptions) {
     secondFactors && createSecondFactorStep({ ...deps, ...signing, offerUnlock, secondFactors });
   const { authenticate, revokeSession } = sessions;
   const { sendVerification, resendVerification, verificationParts } = createVerification(deps);
-  const redeeming = { ...deps, passwordRules, authenticate, verificationParts };
+  /** For what changes the account by a session. */
+  const authenticateOwner = async (authorization: string | undefined) => {
+    const identity = await authenticate(authorization);
+    if (identity.session.impersonator) throw authErrors.IMPERSONATED();
+    return identity;
+  };
+  const redeeming = { ...deps, passwordRules, authenticate: authenticateOwner, verificationParts };
   const { verifyEmail } = createAddressConfirmation(redeeming);
   const { sendReset, forgotPassword, resetPassword } = createPasswordReset(redeeming);
   const mailed = { ...deps, ...signing, passwordRules, sendVerification, sendReset };
@@ -54,6 +62,8 @@ export function createAuthService(deps: AuthServiceOptions) {
     ...createPasswordLogin({ ...deps, ...signing, credentials, secondFactorStep }),
     /** For sign-in with other providers. */
     federated: createFederatedSignIn({ ...deps, ...signing, secondFactorStep }),
+    /** Absent without the option. */
+    impersonation: impersonationRoles && createImpersonation({ ...deps, impersonationRoles, newSession }),
     /** For sign-in with passkeys. */
     passkey: createPasskeySignIn({ ...deps, ...signing, registerUnverified, verifyEmail }),
     /** Absent if sign-in by e-mail is not enabled. */

@@ -1,6 +1,12 @@
 import { canonicalEmail } from '../../core/http/mailboxes.js';
 import type { Device } from '../../core/http/request-details.js';
-import { type Session, type SubscriptionSummary, toTimestamp, type User } from '../../core/http/schemas.js';
+import {
+  type Impersonator,
+  type Session,
+  type SubscriptionSummary,
+  toTimestamp,
+  type User,
+} from '../../core/http/schemas.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { newId, type Random } from '../../core/kernel/secrets.js';
 import type { UsedLink } from '../../core/ops/used-links.js';
@@ -22,7 +28,9 @@ export interface UserDocument extends BilledRecord {
   emailVerified: boolean;
   /** Incremented by every address change; absent before the first. */
   emailVersion?: number;
-  /** Incremented by every change of the name, the address and the metadata by user or host, so that none is lost; absent before the first. */
+  /** In the application. Absent if there are none. */
+  roles?: readonly string[];
+  /** Incremented by every change of the name, the address, the roles and the metadata by user or host, so that none is lost; absent before the first. */
   profileVersion?: number;
   /** When the address was last registered again. Written so that a registration takes as long as that of a new address. */
   registrationRepeatedAt?: number;
@@ -80,6 +88,8 @@ export interface SessionDocument extends Device {
   amr?: readonly string[];
   /** The organization that the user has chosen in it. */
   organizationId?: string;
+  /** The operator who acts as the user, as of the start, with `sessionEpoch`. */
+  impersonator?: Impersonator & { epoch: number };
   /** Expiration of the current refresh token. */
   expiresAt: number;
   revokedAt?: number;
@@ -205,13 +215,19 @@ export function sessionCollection(store: Store): Sessions {
 /** Converts a user to its public representation, with the current subscription. */
 export type PresentUser = (user: UserDocument) => User;
 
-export function toUserView(user: UserDocument, subscription: SubscriptionSummary): User {
+/** @param roles those of the application: others, which it has given up, count no longer */
+export function toUserView(
+  user: UserDocument,
+  subscription: SubscriptionSummary,
+  roles: readonly string[] | undefined,
+): User {
   return {
     id: user.id,
     email: user.email,
     name: user.name ?? '',
     createdAt: toTimestamp(user.createdAt),
     emailVerified: user.emailVerified,
+    ...(roles && { roles: roles.filter((role) => user.roles?.includes(role)) }),
     subscription,
     ...publicMetadataOf(user),
   };
@@ -219,7 +235,7 @@ export function toUserView(user: UserDocument, subscription: SubscriptionSummary
 
 export function toSessionView(session: SessionDocument): Session {
   const createdAt = toTimestamp(session.createdAt);
-  const { authenticatedAt } = session;
+  const { authenticatedAt, impersonator } = session;
   return {
     id: session.id,
     createdAt,
@@ -227,8 +243,13 @@ export function toSessionView(session: SessionDocument): Session {
     authenticatedAt: authenticatedAt === undefined ? createdAt : toTimestamp(authenticatedAt),
     amr: [...(session.amr ?? PASSWORD_ONLY)],
     ...(session.organizationId !== undefined && { organizationId: session.organizationId }),
+    ...(impersonator && { impersonator: impersonatorIn(impersonator) }),
   };
 }
+
+const impersonatorIn = ({ userId, email, name, reason }: Impersonator): Impersonator => ({
+  ...{ userId, email, name, reason },
+});
 
 /** From where a session was started, as far as it is known. */
 export const deviceIn = ({ browser, system, place }: Device): Device => ({

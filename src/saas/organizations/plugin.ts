@@ -39,6 +39,8 @@ export interface OrganizationPluginOptions {
 }
 
 const USER = { config: level('user'), bodyLimit: BODY_LIMIT };
+/** Changes the session only. */
+const SESSION_ONLY = { config: level('user', { whileImpersonated: true }), bodyLimit: BODY_LIMIT };
 const RECENT = { config: level('recent-user'), bodyLimit: BODY_LIMIT };
 
 /** Organizations, their members and invitations, for their members. */
@@ -90,7 +92,7 @@ async function organizationRoutes(
 
   fastify.post(
     '/organizations/active',
-    { ...USER, schema: { body: ActiveBody, response: { 200: Acknowledgement } } },
+    { ...SESSION_ONLY, schema: { body: ActiveBody, response: { 200: Acknowledgement } } },
     async (request) => {
       const { user, session } = personOf(request.saas);
       const { organization: named } = request.body;

@@ -5,6 +5,7 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { Section } from '../../shared/account-pages/page.js';
 import type { PageContext, UserPagesModuleOptions } from './context.js';
+import { IMPERSONATION_PAGE } from './impersonation.js';
 import { INVITATION_PAGE } from './invitation.js';
 import { userPagesPlugin } from './plugin.js';
 import { createPageSessions, destinationOf, STATE_LIFETIME_MS } from './session.js';
@@ -31,9 +32,12 @@ export function createUserPagesModule({ clock, random }: ModuleContext, options:
     sessions,
     signInPages,
     /** The pages that a sign-in can return to, below the account page. */
-    paths: ['/address', '/providers', '/agents', '/billing', '/export', '/sign-out', INVITATION_PAGE],
-    /** The page whose links contain a token, which a sign-in keeps. */
-    invitationPage: INVITATION_PAGE,
+    paths: [
+      ...['/address', '/providers', '/agents', '/billing', '/export', '/sign-out'],
+      ...[INVITATION_PAGE, IMPERSONATION_PAGE],
+    ],
+    /** The pages whose query a sign-in keeps. */
+    pagesWithQuery: [INVITATION_PAGE, IMPERSONATION_PAGE],
     /** The sections of the account page that lead to these pages. */
     sections: (): Section[] => sectionsOf(options),
     /** @param guard of the account pages, which these extend */

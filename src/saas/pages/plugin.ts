@@ -7,6 +7,7 @@ import { agentsPagePlugin } from './agents.js';
 import { billingPagePlugin } from './billing.js';
 import { codePlugin } from './code.js';
 import type { PageContext } from './context.js';
+import { impersonationPagePlugin } from './impersonation.js';
 import { invitationPlugin } from './invitation.js';
 import { passkeysPlugin } from './passkeys.js';
 import { providersPlugin } from './providers.js';
@@ -47,6 +48,8 @@ export async function userPagesPlugin(
   if (agents) await fastify.register(agentsPagePlugin, { ...options, agents });
   if (billing) await fastify.register(billingPagePlugin, { ...options, billing });
   if (invitations) await fastify.register(invitationPlugin, { ...options, invitations });
+  const { impersonation } = options.accounts;
+  if (impersonation) await fastify.register(impersonationPagePlugin, { ...options, impersonation });
   fastify.get('/export', { config: access('recent-person', { page: true }) }, (request, reply) =>
     options.sendExport(request, reply, options.identityOf(request).user.id),
   );

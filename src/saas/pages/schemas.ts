@@ -90,6 +90,18 @@ export const IdentityBody = ownForm({
   id: Type.String({ accepts: 'the ID of a connection', maxLength: 128, pattern: '^[\\w-]+$' }),
 });
 
+// No other text is the ID of a user.
+export const ImpersonationQuery = Type.Object({
+  user: Type.String({ accepts: 'the ID of a user', default: '', pattern: '^[\\w-]{0,100}$' }),
+});
+export const ImpersonationForm = ownForm({
+  reason: Type.String({
+    accepts: 'a reason of at most 500 characters, in one line',
+    maxLength: 500,
+    pattern: '^[^\\p{Cc}\\p{Cs}]*$',
+  }),
+});
+
 const PriceId = Type.String({
   accepts: 'the ID of a price',
   maxLength: 255,

@@ -50,7 +50,7 @@ export async function signInPlugin(fastify: FastifyTypebox, options: SignInOptio
 
   fastify.post(
     '/sign-out',
-    { config: access('person', { page: true }), schema: { body: EmptyBody } },
+    { config: access('person', { page: true, whileImpersonated: true }), schema: { body: EmptyBody } },
     async (request, reply) => {
       await sessions.end(request, reply);
       return reply.redirect(`${path()}/sign-in?done=signed-out`, 303);

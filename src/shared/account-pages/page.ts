@@ -155,9 +155,15 @@ export async function accountPagePlugin(fastify: FastifyTypebox, options: Accoun
   }
 }
 
-const viewOfSession = ({ id, authTime, browser, system, place }: Session, current: string) => ({
+const viewOfSession = (
+  { id, authTime, browser, system, place, operator, reason }: Session,
+  current: string,
+) => ({
   sid: id,
-  device: deviceOf({ browser, system }) ?? message('account.unknown-device'),
+  device:
+    operator === undefined
+      ? (deviceOf({ browser, system }) ?? message('account.unknown-device'))
+      : message('account.session-of-operator', { operator, reason }),
   place: place ?? '',
   signedIn: message('account.signed-in', { when: longTime(authTime) }),
   isCurrent: id === current,

@@ -21,6 +21,9 @@ export interface Session {
   browser?: string;
   system?: string;
   place?: string;
+  /** Of an operator who acts as the person, and why. */
+  operator?: string;
+  reason?: string;
 }
 
 export interface AccountSources {

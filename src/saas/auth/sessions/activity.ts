@@ -83,7 +83,8 @@ export function createActivity({
           desc: true,
         } as const;
         for await (const page of pagesOf(sessions, query)) {
-          for (const { userId, rotatedAt, activeBefore = rotatedAt } of page) {
+          for (const { userId, rotatedAt, activeBefore = rotatedAt, impersonator } of page) {
+            if (impersonator) continue;
             for (const time of [rotatedAt, activeBefore]) {
               const users = active.get(startOf(time));
               if (users && users.size < MAX_COUNTED_USERS) users.add(userId);

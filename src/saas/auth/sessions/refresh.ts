@@ -66,7 +66,7 @@ export function createRefresh(deps: RefreshDependencies) {
       currentId: next,
       rotatedAt: now,
       ...lastDayBefore(found.session.rotatedAt, now),
-      expiresAt: tokens.refreshExpiry(found.session.createdAt),
+      expiresAt: tokens.refreshExpiry(found.session),
     };
     const isRotated = await sessions
       .changeOne(

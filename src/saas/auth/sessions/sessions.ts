@@ -12,6 +12,7 @@ import type { SessionDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import type { TokenSubject } from '../hooks.js';
 import { isSessionValid, type SessionDocument, toSessionView, type UserDocument } from '../store.js';
+import { mayContinue } from './impersonation.js';
 import { createRefresh } from './refresh.js';
 import type { IssuedTokens } from './tokens.js';
 
@@ -37,7 +38,8 @@ export function createSessionService(deps: SessionDependencies) {
       users.findOne({ id: claims.sub }),
       sessions.findOne({ id: claims.sid }),
     ]);
-    return user && session && isSessionValid(user, session, clock.now()) ? { user, session } : null;
+    if (!user || !session || !isSessionValid(user, session, clock.now())) return null;
+    return (await mayContinue(user, session, deps)) ? { user, session } : null;
   };
 
   const { accessTokenClaims } = deps.hooks ?? {};
@@ -69,11 +71,18 @@ export function createSessionService(deps: SessionDependencies) {
     const found = await findValidSession(claims);
     if (!found) return;
     const { user, session } = found;
+    const { impersonator } = session;
+    if (impersonator && scope !== 'local') throw authErrors.IMPERSONATED();
     const sessionId = scope === 'global' ? {} : { sessionId: session.id };
     const { committed } = await commit([
       ending(user, session, scope),
       await event('session.revoked', { userId: user.id, scope, ...sessionId }),
-      audit.entry({ event: 'logout', subject: user.id, ip, detail: scope }),
+      audit.entry({
+        ...{ event: 'logout', subject: user.id, ip, detail: scope },
+        ...(impersonator && {
+          ...{ event: 'impersonation.ended', by: impersonator.userId, detail: impersonator.reason },
+        }),
+      }),
     ]);
     // A concurrent logout may have started a new epoch and ended this session, so its validity is checked again.
     if (!committed && scope === 'others') return logoutWith(claims, scope, ip);
@@ -117,12 +126,14 @@ export function createSessionService(deps: SessionDependencies) {
      * A session for the caller to store, with its tokens.
      * @param amr how the user signed in; default: by password
      * @param authenticatedAt when; default: now
+     * @param impersonator the operator who acts as the user, whose device is not that of the user
      */
     async newSession(
       user: UserDocument,
       source: SessionSource,
       amr?: readonly string[],
       authenticatedAt?: number,
+      impersonator?: SessionDocument['impersonator'],
     ): Promise<{ session: SessionDocument; signedIn: IssuedTokens & { user: User } }> {
       const now = clock.now();
       const refreshId = tokens.newRefreshId();
@@ -133,10 +144,10 @@ export function createSessionService(deps: SessionDependencies) {
         currentId: sha256(refreshId),
         rotatedAt: now,
         createdAt: now,
-        expiresAt: tokens.refreshExpiry(now),
+        expiresAt: tokens.refreshExpiry({ createdAt: now, impersonator }),
         ...(authenticatedAt !== undefined && { authenticatedAt: Math.min(authenticatedAt, now) }),
         ...(amr && { amr }),
-        ...deviceOf(source),
+        ...(impersonator ? { impersonator } : deviceOf(source)),
       };
       const claims = accessTokenClaims && (await claimsOf(user, session.id, 'login'));
       const signedIn = { user: deps.presentUser(user), ...tokens.issue(session, refreshId, claims) };

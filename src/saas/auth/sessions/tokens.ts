@@ -1,4 +1,4 @@
-import { type Clock, SECOND, toSeconds } from '../../../core/kernel/clock.js';
+import { type Clock, MINUTE, SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import { newToken, type Random, sha256 } from '../../../core/kernel/secrets.js';
 import type { SessionDocument } from '../store.js';
 import type { TokenKind } from './jwt.js';
@@ -44,6 +44,9 @@ interface TokenOptions {
   random: Random;
 }
 
+/** How long an operator acts as a user, whatever is refreshed. */
+const IMPERSONATION_MS = 30 * MINUTE;
+
 /** How far in the future a token may have been issued, because the clocks of servers differ. */
 const MAX_FUTURE_ISSUE_SECONDS = 60;
 
@@ -61,6 +64,12 @@ export function createSessionTokens(options: TokenOptions) {
     return { claims: token.claims, isExpired: token.exp <= now };
   };
 
+  /** In seconds. That of an operator who acts as the user ends with the session, also for APIs that only verify tokens. */
+  const accessLifetime = ({ impersonator, expiresAt }: SessionDocument): number =>
+    impersonator
+      ? Math.min(options.accessTokenTtl, toSeconds(expiresAt) - toSeconds(clock.now()))
+      : options.accessTokenTtl;
+
   /** Signs an access token that is issued now. @param claims further ones, which never replace those of a session */
   const signAccess = (session: SessionDocument, claims: Claims): string => {
     const iat = toSeconds(clock.now());
@@ -69,10 +78,12 @@ export function createSessionTokens(options: TokenOptions) {
       iss: options.issuer(),
       aud: AUDIENCE.access,
       sub: session.userId,
+      // RFC 8693 §4.1
+      ...(session.impersonator && { act: { sub: session.impersonator.userId } }),
       sid: session.id,
       jti: newToken(random),
       iat,
-      exp: iat + options.accessTokenTtl,
+      exp: iat + accessLifetime(session),
       token_use: 'access',
     });
   };
@@ -94,14 +105,22 @@ export function createSessionTokens(options: TokenOptions) {
   return {
     /** Lifetime of an access token in seconds. */
     accessTtl: options.accessTokenTtl,
-    /** When the refresh token expires that is issued now. @param createdAt of the session */
-    refreshExpiry: (createdAt: number): number =>
-      Math.min(clock.now() + options.refreshTokenTtl * SECOND, createdAt + options.sessionMaxAge * SECOND),
+    /** When the refresh token of a session expires that is issued now. */
+    refreshExpiry({
+      createdAt,
+      impersonator,
+    }: Pick<SessionDocument, 'createdAt'> & { impersonator?: unknown }): number {
+      const ends = [
+        clock.now() + options.refreshTokenTtl * SECOND,
+        createdAt + options.sessionMaxAge * SECOND,
+      ];
+      return Math.min(...ends, ...(impersonator ? [createdAt + IMPERSONATION_MS] : []));
+    },
     /** @param claims further ones of the access token, which never replace those of a session */
     issue: (session: SessionDocument, refreshId: string, claims?: Claims): IssuedTokens => ({
       accessToken: signAccess(session, claims),
       refreshToken: signRefresh(session, refreshId),
-      expiresIn: options.accessTokenTtl,
+      expiresIn: accessLifetime(session),
     }),
     /** Returns the identifier of the first refresh token of a session. */
     newRefreshId: (): string => newToken(random),

@@ -11,14 +11,16 @@ export interface RecentAuthOptions {
 }
 
 /**
- * Rejects sessions whose last proof is too old, or lacks the second factor, with the challenge of RFC 9470.
- * @throws REAUTHENTICATION_REQUIRED, SECOND_FACTOR_REQUIRED
+ * Rejects sessions whose last proof is too old, or lacks the second factor, with the challenge of RFC 9470, and operators who act as
+ * the user.
+ * @throws IMPERSONATED, REAUTHENTICATION_REQUIRED, SECOND_FACTOR_REQUIRED
  */
 export function requireRecent(
   { session }: Identity,
   { maxAge = 600, secondFactor = false }: RecentAuthOptions,
   clock: Clock,
 ): void {
+  if (session.impersonator) throw authErrors.IMPERSONATED();
   const needed = `max_age="${maxAge}"${secondFactor ? ', acr_values="mfa"' : ''}`;
   const headers = {
     'www-authenticate': `Bearer realm="api", error="insufficient_user_authentication", ${needed}`,
