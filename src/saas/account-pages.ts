@@ -4,8 +4,9 @@ import type { Identity } from '../core/http/identity.js';
 import { longTime, message } from '../core/http/messages.js';
 import type { Pages } from '../core/http/pages.js';
 import type { FastifyTypebox } from '../core/http/routes.js';
-import { MINUTE } from '../core/kernel/clock.js';
+import { type Clock, MINUTE } from '../core/kernel/clock.js';
 import { AppError } from '../core/kernel/errors.js';
+import { formTokensOf } from '../shared/account-pages/guard.js';
 import type { AccountModuleOptions } from '../shared/account-pages/page.js';
 import type { AccountSources, Person } from '../shared/account-pages/sources.js';
 import type { SaasBase } from './base.js';
@@ -73,8 +74,11 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
     sections: userPages.sections,
     sources: sourcesOf(modules, identityOf, script),
     signIn: signInOf(userPages, {
-      ...{ identities, pages, path, secret: values.jwtRefreshSecret },
-      formOf: (request): string => account.guard.formsOf(request).issue(),
+      identities,
+      pages,
+      path,
+      secret: values.jwtRefreshSecret,
+      clock: context.clock,
     }),
   });
 
@@ -92,16 +96,15 @@ interface SignInOptions {
   identities: WeakMap<Person | FastifyRequest, Identity>;
   pages: Pages;
   path(): string;
-  /** A form token of an admitted request. */
-  formOf(request: FastifyRequest): string;
   /** Binds the tokens of forms to a session, whose ID is not secret. */
   secret: string;
+  clock: Clock;
 }
 
 /** The sign-in of the account pages. */
 function signInOf(
   { sessions, signInPages, pagesWithQuery }: UserPagesModule,
-  { identities, pages, path, formOf, secret }: SignInOptions,
+  { identities, pages, path, secret, clock }: SignInOptions,
 ): AccountModuleOptions['signIn'] {
   return {
     async userOf(request, reply) {
@@ -117,26 +120,17 @@ function signInOf(
         ...(!hasPassword && { passkeyOnly: true as const }),
       };
       for (const key of [principal, request]) identities.set(key, identity);
+      const token = createHmac('sha256', secret).update(`forms of ${session.id}`).digest('base64url');
       const { impersonator } = session;
       if (impersonator) {
-        refuseImpersonator(identity, request);
         const values = { operator: impersonator.name || impersonator.email, user: user.email };
-        pages.addToView(request, {
-          impersonation: {
-            text: message('user-impersonation.acting', {
-              ...values,
-              when: longTime(Date.parse(session.expiresAt)),
-            }),
-            action: `${path()}/sign-out`,
-            form: () => formOf(request),
-          },
-        });
+        const when = longTime(Date.parse(session.expiresAt));
+        const text = message('user-impersonation.acting', { ...values, when });
+        const form = formTokensOf(token, clock).issue();
+        pages.addToView(request, { impersonation: [{ text, action: `${path()}/sign-out`, form }] });
+        refuseImpersonator(identity, request);
       }
-      return {
-        principal,
-        session: { id: session.id, authTime: Date.parse(session.authenticatedAt) },
-        token: createHmac('sha256', secret).update(`forms of ${session.id}`).digest('base64url'),
-      };
+      return { principal, session: { id: session.id, authTime: Date.parse(session.authenticatedAt) }, token };
     },
     async sendSignIn({ url }, reply, page, email = '') {
       // A link of a mail is opened again with its token, for example.

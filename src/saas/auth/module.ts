@@ -43,7 +43,7 @@ export interface UsersModuleOptions {
   customers: CustomerOwners;
   event: EventOf<AuthEvents>;
   /** Absent without the option. */
-  userRoles: readonly string[] | undefined;
+  userRoles?: readonly string[] | undefined;
 }
 
 export function createUsersModule(

@@ -219,7 +219,7 @@ export type PresentUser = (user: UserDocument) => User;
 export function toUserView(
   user: UserDocument,
   subscription: SubscriptionSummary,
-  roles: readonly string[] | undefined,
+  roles?: readonly string[],
 ): User {
   return {
     id: user.id,

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { message } from '../../core/http/messages.js';
+import { type Localized, message } from '../../core/http/messages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
@@ -23,52 +23,47 @@ export async function impersonationPagePlugin(
   const { impersonation, guard, sessions, identityOf, pages, path } = options;
   const config = access('recent-person', { page: true });
 
-  fastify.get(
-    IMPERSONATION_PAGE,
-    { config, schema: { querystring: ImpersonationQuery } },
-    async (request, reply) => sendForm(request, reply, request.query.user),
+  const schema = { querystring: ImpersonationQuery };
+  fastify.get(IMPERSONATION_PAGE, { config, schema }, (request, reply) =>
+    sendForm(request, reply, subjectIn(request, request.query.user)),
   );
 
   fastify.post(
     IMPERSONATION_PAGE,
-    { config, schema: { querystring: ImpersonationQuery, body: ImpersonationForm } },
+    { config, schema: { ...schema, body: ImpersonationForm } },
     async (request, reply) => {
-      const { user: userId } = request.query;
+      const userId = subjectIn(request, request.query.user);
       const reason = request.body.reason.trim();
       if (reason === '') {
         const problems = [message('user-impersonation.reason-missing')];
-        return sendForm(request, reply.code(422), userId, { reason, problems });
+        return sendForm(request, reply.code(422), userId, problems);
       }
-      requireOperator(request);
       const order = { userId, reason };
-      await sessions.start(
-        request,
-        reply,
-        await impersonation.start(identityOf(request), order, requestSource(request)),
-      );
+      const started = await impersonation.start(identityOf(request), order, requestSource(request));
+      await sessions.start(request, reply, started);
       return reply.redirect(path(), 303);
     },
   );
 
-  function requireOperator(request: FastifyRequest): void {
-    if (!impersonation.isOperator(identityOf(request).user)) throw httpErrors.NOT_FOUND();
+  function subjectIn(request: FastifyRequest, user: string | undefined): string {
+    if (user === undefined || !impersonation.isOperator(identityOf(request).user))
+      throw httpErrors.NOT_FOUND();
+    return user;
   }
 
   async function sendForm(
     request: FastifyRequest,
     reply: FastifyReply,
     id: string,
-    state: object = {},
+    problems: Localized[] = [],
   ): Promise<FastifyReply> {
-    requireOperator(request);
-    const user = await impersonation.subjectOf(identityOf(request), { id });
+    const { email } = await impersonation.subjectOf(identityOf(request), { id });
     const view = {
       action: `${path()}${IMPERSONATION_PAGE}?user=${id}`,
       form: guard.formsOf(request).issue(),
-      handle: user.email,
+      handle: email,
       accountHref: path(),
-      reason: '',
-      ...state,
+      problems,
     };
     return pages.send(reply, { template: 'user-impersonation', view });
   }

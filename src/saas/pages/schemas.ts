@@ -90,9 +90,8 @@ export const IdentityBody = ownForm({
   id: Type.String({ accepts: 'the ID of a connection', maxLength: 128, pattern: '^[\\w-]+$' }),
 });
 
-// No other text is the ID of a user.
 export const ImpersonationQuery = Type.Object({
-  user: Type.String({ accepts: 'the ID of a user', default: '', pattern: '^[\\w-]{0,100}$' }),
+  user: Type.Optional(Type.String({ accepts: 'the ID of a user', pattern: '^[\\w-]{1,100}$' })),
 });
 export const ImpersonationForm = ownForm({
   reason: Type.String({

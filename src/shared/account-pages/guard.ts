@@ -36,6 +36,10 @@ export interface PersonGuardOptions {
   maxAuthenticationAge?: number;
 }
 
+/** The tokens of the forms of a session. */
+export const formTokensOf = (token: string, clock: Clock): FormTokens =>
+  createFormTokens({ secret: `account ${token}`, clock });
+
 /** Admits people by their session only: agents have none, and no token or password in a header opens these pages. */
 export function createPersonGuard(options: PersonGuardOptions, clock: Clock) {
   const { signIn, furtherPages = [], maxAuthenticationAge = 15 * MINUTE } = options;
@@ -67,7 +71,7 @@ export function createPersonGuard(options: PersonGuardOptions, clock: Clock) {
 
   /** The tokens of the forms of this session. */
   const formsOf = (request: FastifyRequest): FormTokens =>
-    createFormTokens({ secret: `account ${personOf(request).token}`, clock });
+    formTokensOf(personOf(request).token, clock);
 
   return {
     guard: admitWithin(Number.POSITIVE_INFINITY),

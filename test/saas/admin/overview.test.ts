@@ -73,6 +73,26 @@ t.test('active users are those who signed in or refreshed a session on the day',
   t.same(await users(), [null, null, null], 'days on which no process ran are unknown');
 });
 
+t.test('a user as whom an operator acts is not active', async (t) => {
+  const app = await saasApp(t, { userRoles: ['support'], impersonationRoles: ['support'] });
+  const store = await storeOf(t, app);
+  const sessions = sessionCollection(store);
+  const { job } = createActivity({ activity: activityCollection(store), sessions, clock: app.clock });
+  const ada = await app.signUp();
+  const grace = await app.signUp();
+  await app.server.fastify.saas.users.setRoles({ id: grace.id }, ['support']);
+  app.clock.advance(DAY);
+  const { body } = await app.request('POST', '/api/auth/login', { body: grace });
+  const order = { userId: ada.id, reason: 'Request 4711' };
+  const acting = await app.post('/auth/impersonation', order, { token: body.data.accessToken });
+  t.equal((await app.post('/auth/refresh', acting.body.data)).status, 200);
+  await job.run({ term: 1, signal: new AbortController().signal });
+  app.clock.advance(DAY);
+  await job.run({ term: 1, signal: new AbortController().signal });
+  app.clock.advance(11 * MINUTE);
+  t.same(lastOf(plotOf(await overviewOf(app), 'active-users'), 2)['Active users'], [1, null]);
+});
+
 t.test('revenue is shown by currency, with its changes, statuses and trials', async (t) => {
   const { app, deliver, buyer } = await shop(t);
   const subscriptions = subscriptionCollection(await storeOf(t, app));

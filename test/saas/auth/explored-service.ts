@@ -31,7 +31,7 @@ export const TOKENS: SessionTokens = {
   accessTtl: 900,
   newRefreshId: () => 'first',
   nextRefreshId: (_sid, id) => `${id}+`,
-  refreshExpiry: (createdAt) => createdAt + 604_800_000,
+  refreshExpiry: ({ createdAt }) => createdAt + 604_800_000,
   issue: ({ userId, id }, jti) => ({
     accessToken: 'access',
     refreshToken: [userId, id, jti].join(' '),
