@@ -54,6 +54,7 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'user suspend': ['ada@example.test'],
   'user unsuspend': ['ada@example.test'],
   'user grant': ['ada@example.test', 'pro'],
+  'user roles': ['ada@example.test', 'none'],
 };
 /** Commands that create a store, or use none. Those of `store` name theirs as arguments: see their own tests. */
 const OTHERS = [

@@ -70,8 +70,7 @@ export function createPersonGuard(options: PersonGuardOptions, clock: Clock) {
   };
 
   /** The tokens of the forms of this session. */
-  const formsOf = (request: FastifyRequest): FormTokens =>
-    formTokensOf(personOf(request).token, clock);
+  const formsOf = (request: FastifyRequest): FormTokens => formTokensOf(personOf(request).token, clock);
 
   return {
     guard: admitWithin(Number.POSITIVE_INFINITY),

@@ -281,6 +281,15 @@ export function saasCases(folder: string): Record<string, Cases> {
     REQUIRE_EMAIL_VERIFICATION: flag,
     ACCOUNT_PAGES: flag,
     EMAIL_LOGIN: flag,
+    USER_ROLES: {
+      valid: { editor: ['editor'], 'editor, content_manager,': ['editor', 'content_manager'] },
+      invalid: ['Editor', 'two words', '1st', 'a'.repeat(33)],
+    },
+    IMPERSONATION_ROLES: {
+      requires: { USER_ROLES: 'support' },
+      valid: { support: ['support'] },
+      invalid: ['Support', 'support,Editor'],
+    },
     EMAIL_LOGIN_URL_RELATIVE: path(),
     RESET_URL_RELATIVE: path(),
     VERIFY_URL_RELATIVE: path(),

@@ -44,6 +44,10 @@ const NAMES: Record<string, Record<string, string>> = {
     ask: '(label: string) => Promise<string>',
   },
   'docs/console.md': { app: FASTIFY },
+  'docs/impersonation.md': {
+    client: "import('saas-backend/client').SaasClient",
+    show: '(text: string) => void',
+  },
   'docs/embedding.md': {
     app: "import('express').Express",
     express: "typeof import('express')",

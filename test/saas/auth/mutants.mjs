@@ -110,6 +110,33 @@ export default [
     tests: [['saas/auth/sessions', 'suspension and deletion take effect on the next request']],
   },
   {
+    name: 'an operator without the role goes on to act as a user', file: 'saas/auth/sessions/impersonation.ts',
+    in: 'mayContinue',
+    replace: 'hasRole(operator, impersonationRoles) &&', by: '',
+    tests: [['saas/auth/impersonation', 'what ends the powers of the operator ends the session at the next request']],
+  },
+  {
+    name: 'an operator acts as another operator', file: 'saas/auth/sessions/impersonation.ts', in: 'createImpersonation',
+    replace: 'if (hasRole(user, impersonationRoles))', by: 'if (false)',
+    tests: [['saas/auth/impersonation', 'who may act as whom']],
+  },
+  {
+    name: 'an operator who acts as a user writes', file: 'saas/guards.ts', in: 'refuseImpersonator',
+    replace: "['GET', 'HEAD'].includes(method) &&", by: '',
+    tests: [['saas/auth/impersonation', 'every route of ours only reads for an operator who acts as a user']],
+  },
+  {
+    name: 'an operator acts as a user as long as the session is refreshed', file: 'saas/auth/sessions/tokens.ts',
+    in: 'createSessionTokens',
+    replace: '...(impersonator ? [createdAt + IMPERSONATION_MS] : [])', by: '',
+    tests: [['saas/auth/impersonation', 'an operator acts as a user for 30 minutes, whatever is refreshed']],
+  },
+  {
+    name: 'the guard of a role admits everyone', file: 'saas/guards.ts', in: 'createRoleGuard',
+    replace: 'demandRole(request.saas.user, [role]);', by: '',
+    tests: [['saas/auth/user-roles', 'a guard admits users with the role, from the next request on']],
+  },
+  {
     name: 'a suspended user signs in', file: 'saas/auth/sign-in/sign-in.ts', in: 'rejectUnusable',
     replace: 'const refusal = isDisabled(user)', by: 'const refusal = false',
     tests: [['saas/auth/sessions', 'login answers alike for an unknown address, a wrong password']],
