@@ -4,8 +4,10 @@ import type { Identity } from '../core/http/identity.js';
 import { longTime, message } from '../core/http/messages.js';
 import type { Pages } from '../core/http/pages.js';
 import type { FastifyTypebox } from '../core/http/routes.js';
-import { type Clock, MINUTE } from '../core/kernel/clock.js';
+import type { Impersonator } from '../core/http/schemas.js';
+import { MINUTE } from '../core/kernel/clock.js';
 import { AppError } from '../core/kernel/errors.js';
+import type { ModuleContext } from '../core/server/module-context.js';
 import { formTokensOf } from '../shared/account-pages/guard.js';
 import type { AccountModuleOptions } from '../shared/account-pages/page.js';
 import type { AccountSources, Person } from '../shared/account-pages/sources.js';
@@ -73,13 +75,7 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
     handleLabel: message('user-address.label'),
     sections: userPages.sections,
     sources: sourcesOf(modules, identityOf, script),
-    signIn: signInOf(userPages, {
-      identities,
-      pages,
-      path,
-      secret: values.jwtRefreshSecret,
-      clock: context.clock,
-    }),
+    signIn: signInOf(userPages, context, { identities, pages, path, secret: values.jwtRefreshSecret }),
   });
 
   return {
@@ -98,13 +94,13 @@ interface SignInOptions {
   path(): string;
   /** Binds the tokens of forms to a session, whose ID is not secret. */
   secret: string;
-  clock: Clock;
 }
 
 /** The sign-in of the account pages. */
 function signInOf(
   { sessions, signInPages, pagesWithQuery }: UserPagesModule,
-  { identities, pages, path, secret, clock }: SignInOptions,
+  { clock }: ModuleContext,
+  { identities, pages, path, secret }: SignInOptions,
 ): AccountModuleOptions['signIn'] {
   return {
     async userOf(request, reply) {
@@ -123,9 +119,12 @@ function signInOf(
       const token = createHmac('sha256', secret).update(`forms of ${session.id}`).digest('base64url');
       const { impersonator } = session;
       if (impersonator) {
-        const values = { operator: impersonator.name || impersonator.email, user: user.email };
         const when = longTime(Date.parse(session.expiresAt));
-        const text = message('user-impersonation.acting', { ...values, when });
+        const text = message('user-impersonation.acting', {
+          ...shownIn(impersonator),
+          user: user.email,
+          when,
+        });
         const form = formTokensOf(token, clock).issue();
         pages.addToView(request, { impersonation: [{ text, action: `${path()}/sign-out`, form }] });
         refuseImpersonator(identity, request);
@@ -140,6 +139,8 @@ function signInOf(
     forgetSession: sessions.forget,
   };
 }
+
+const shownIn = ({ name, email, reason }: Impersonator) => ({ operator: name || email, reason });
 
 /** Null for these errors. */
 const nullFor =
@@ -163,10 +164,7 @@ function sourcesOf(modules: SaasModules, identityOf: IdentityOf, script: string)
         return listed.map(({ authenticatedAt, impersonator, ...one }) => ({
           ...one,
           authTime: Date.parse(impersonator ? one.createdAt : authenticatedAt),
-          ...(impersonator && {
-            operator: impersonator.name || impersonator.email,
-            reason: impersonator.reason,
-          }),
+          ...(impersonator && { device: message('account.session-of-operator', shownIn(impersonator)) }),
         }));
       },
       async end({ id }, sid, source) {

@@ -66,10 +66,7 @@ export interface ConnectGuards extends Pick<SaasDecorator, 'entitles' | 'hasFeat
    * @throws Error at once if the option `billing` defines the plans and none has the feature
    */
   readonly requireFeature: (feature: string, owner?: PlanOwner) => ConnectGuard;
-  /**
-   * Requires a role of the user, too, or responds with 403, like `fastify.saas.requireRole`.
-   * @throws Error at once for an unknown role
-   */
+  /** Requires a role of the user, too, or responds with 403. @throws Error at once for an unknown role */
   readonly requireRole: (role: string) => ConnectGuard;
   /**
    * Requires a recent sign-in, too, or responds with 401, like `fastify.saas.requireRecentAuth`.

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { personOf, type RequestIdentity } from '../core/http/identity.js';
-import { type Guard, routeRules } from '../core/http/routes.js';
+import { routeRules } from '../core/http/routes.js';
 import type { Clock } from '../core/kernel/clock.js';
 import { httpErrors } from '../core/kernel/errors.js';
 import { suggestion } from '../core/kernel/text.js';
@@ -32,22 +32,11 @@ export interface UserRequest {
 /** A hook for routes, such as `onRequest`. It rejects by throwing an error with its status. */
 export type UserGuard = (request: UserRequest) => Promise<void>;
 
-/** Adds to a guard of our own routes that operators who act as a user only read, unless a route states otherwise. */
-export const refuseImpersonated =
-  (guard: UserGuard): Guard =>
-  async (request) => {
-    await guard(request);
-    refuseImpersonator(request.saas, request);
-  };
-
-/** @throws IMPERSONATED */
-export function refuseImpersonator(
-  { session }: RequestIdentity,
-  { method, routeOptions }: Pick<FastifyRequest, 'method' | 'routeOptions'>,
-): void {
+/** At our own routes, operators who act as a user only read, unless a route states otherwise. @throws IMPERSONATED */
+export function refuseImpersonator({ session }: RequestIdentity, request: FastifyRequest): void {
   if (!session?.impersonator) return;
-  const { access, whileImpersonated } = routeRules(routeOptions);
-  const reads = ['GET', 'HEAD'].includes(method) && !access?.startsWith('recent-');
+  const { access, whileImpersonated } = routeRules(request.routeOptions);
+  const reads = ['GET', 'HEAD'].includes(request.method) && !access?.startsWith('recent-');
   if (!(whileImpersonated ?? reads)) throw authErrors.IMPERSONATED();
 }
 

@@ -235,7 +235,7 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
   refuseUnusablePasskeys(values, '', report);
   refuseWebhooksWithoutKey(values, report);
   refuseLoneDarkLogo(values, '', report);
-  refuseUnknownRoles(values, report);
+  refuseUnknownRoles(values.userRoles, values.impersonationRoles, report);
   refuseUnknownLocale(values, '', report);
   validatePlans(values, report);
 }

@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { registerCors } from '../core/http/cors.js';
 import { responseRules } from '../core/http/host-context.js';
 import { createRouteDescriptions, type DescribeRoute, openApiPlugin } from '../core/http/openapi.js';
@@ -15,7 +15,7 @@ import type { AdminModule } from './admin/module.js';
 import type { SaasAgents } from './agents.js';
 import type { SaasBase } from './base.js';
 import type { SaasDecorator } from './decorator.js';
-import { refuseImpersonated } from './guards.js';
+import { refuseImpersonator } from './guards.js';
 import type { SaasModules } from './modules.js';
 import type { ResolvedSaas } from './options.js';
 import { createOwnerOf } from './organizations.js';
@@ -49,7 +49,10 @@ export async function registerSaasRoutes(
   const { metrics } = context;
   const { admin, accountPages, agents } = modules;
   const guards = {
-    user: refuseImpersonated(saas.requireUser),
+    async user(request: FastifyRequest) {
+      await saas.requireUser(request);
+      refuseImpersonator(request.saas, request);
+    },
     'recent-user': saas.requireRecentAuth(),
     admin: await admin.createGuard(fastify),
   };

@@ -1,4 +1,4 @@
-import type { TProperties, TSchema, TString } from 'typebox';
+import type { Static, TProperties, TSchema, TString } from 'typebox';
 import { Type } from 'typebox';
 import { charactersIn } from '../kernel/text.js';
 import type { PublicMetadata } from './user-metadata.js';
@@ -197,17 +197,8 @@ const Impersonator = Type.Object(
   { userId: Type.String(), email: Type.String(), name: Type.String(), reason: Type.String() },
   { description: 'The operator who acts as the user in this session; absent in sessions of the user.' },
 );
-/** An operator who acts as a user. */
-export interface Impersonator {
-  /** `usr_…`, of the operator. */
-  userId: string;
-  /** At the start of the session. */
-  email: string;
-  /** Empty if none is given. */
-  name: string;
-  /** Why, as the operator has stated it. */
-  reason: string;
-}
+/** The operator who acts as a user, as of the start, and why. The name can be empty. */
+export type Impersonator = Static<typeof Impersonator>;
 
 /** A session in responses. */
 export const Session = Type.Object({

@@ -46,6 +46,8 @@ export interface UserAdministration {
   export(userId: string, by: Operator): Promise<Record<string, unknown>>;
 }
 
+const Roles = Type.String({ accepts: 'roles, separated by commas', pattern: '^[a-z0-9_, -]{0,4096}$' });
+
 /** Longer than the provider takes, which is called several times. */
 const PROVIDER_TIMEOUT_MS = 20_000;
 
@@ -75,31 +77,21 @@ export function linksTo(
     ['suspend', 'Suspend', state === 'active'],
     ['unsuspend', 'Lift the suspension', state === 'suspended'],
     ['delete', 'Delete', true],
+    [
+      impersonationHref?.(id) ?? '',
+      'Sign in as this user',
+      impersonationHref !== undefined && state === 'active',
+    ],
   ];
-  return [
-    ...links.filter(([, , applies]) => applies).map(([verb, label]) => ({ href: `${id}/${verb}`, label })),
-    ...(impersonationHref && state === 'active'
-      ? [{ href: impersonationHref(id), label: 'Sign in as this user' }]
-      : []),
-  ];
+  const shown = links.filter(([, , applies]) => applies);
+  return shown.map(([verb, label]) => ({ href: verb.startsWith('/') ? verb : `${id}/${verb}`, label }));
 }
 
 export async function userActionsPlugin(
   fastify: FastifyTypebox,
   { console, users, clock }: { console: Console; users: UserAdministration; clock: Clock },
 ): Promise<void> {
-  const {
-    directory,
-    accounts,
-    suspension,
-    userRoles,
-    setRoles,
-    grants,
-    plans,
-    resync,
-    secondFactors,
-    passkeys,
-  } = users;
+  const { directory, accounts, suspension, grants, plans, resync, secondFactors, passkeys } = users;
   const register = actionsOn<OperatedUser>(fastify, console, {
     path: 'users/:id',
     section: 'users',
@@ -118,26 +110,17 @@ export async function userActionsPlugin(
     done: 'The name was changed.',
   });
 
-  if (userRoles) {
+  if (users.userRoles) {
     await register('roles', {
       title: ({ email }) => `Change the roles of ${email}`,
       consequences: 'From the next request on, the user may do what the roles permit in the application.',
       button: 'Change roles',
-      fields: Type.Object({
-        roles: Type.Optional(
-          Type.String({ accepts: 'roles, separated by commas', maxLength: 4096, pattern: '^[a-z0-9_, -]*$' }),
-        ),
-      }),
+      fields: Type.Object({ roles: Type.Optional(Roles) }),
       inputs: [
-        {
-          name: 'roles',
-          label: 'Roles',
-          hint: `Separated by commas. There are: ${userRoles.join(', ')}.`,
-          maxLength: 4096,
-        },
+        { name: 'roles', label: 'Roles', hint: `Separated by commas: ${users.userRoles.join(', ')}.` },
       ],
       values: ({ roles = [] }) => ({ roles: roles.join(', ') }),
-      run: ({ id }, { roles = '' }, by) => setRoles({ id }, roles.match(/[^, ]+/g) ?? [], by),
+      run: ({ id }, { roles = '' }, by) => users.setRoles({ id }, roles.match(/[^, ]+/g) ?? [], by),
       done: 'The roles were changed.',
     });
   }

@@ -46,34 +46,12 @@ export interface UsersModuleOptions {
   userRoles?: readonly string[] | undefined;
 }
 
-export function createUsersModule(
-  context: ModuleContext,
-  {
-    users,
-    summaryOf,
-    siteName,
-    profileMark,
-    profileChanged,
-    customers,
-    event,
-    userRoles,
-  }: UsersModuleOptions,
-) {
-  const { store } = context;
+export function createUsersModule(context: ModuleContext, options: UsersModuleOptions) {
+  const { users, summaryOf, profileMark, profileChanged, userRoles } = options;
   const presentUser: PresentUser = (user) => toUserView(user, summaryOf(user), userRoles);
-  const documents = foreignHashCollection(store);
+  const documents = foreignHashCollection(context.store);
   const foreignHashes = createForeignHashes({ ...context, documents });
-  const dependencies = {
-    ...context,
-    users,
-    presentUser,
-    siteName,
-    foreignHashes,
-    profileMark,
-    profileChanged,
-    customers,
-    event,
-  };
+  const dependencies = { ...context, ...options, presentUser, foreignHashes };
   const newUsers = { ...dependencies, storeUser: createStoreUser(dependencies) };
   const directory = createUserDirectory(newUsers);
   context.accountData.add({ delete: foreignHashes.forget });
@@ -83,13 +61,13 @@ export function createUsersModule(
     lists: createUserLists(users, directory.toManagedUser),
     suspension: createSuspension({ ...dependencies, toManagedUser: directory.toManagedUser }),
     userRoles,
-    setRoles: createSetRoles({ ...dependencies, userRoles, toManagedUser: directory.toManagedUser }),
+    setRoles: createSetRoles({ ...dependencies, toManagedUser: directory.toManagedUser }),
     foreignHashes,
     presentUser,
     profileMark,
     profileChanged,
-    import: (input: AsyncIterable<Uint8Array>, options: ImportOptions): Promise<ImportReport> =>
-      importUsers(input, options, newUsers),
+    import: (input: AsyncIterable<Uint8Array>, how: ImportOptions): Promise<ImportReport> =>
+      importUsers(input, how, newUsers),
   };
 }
 

@@ -28,7 +28,6 @@ import {
   TokensAnswer,
 } from './schemas.js';
 import type { AuthService } from './service.js';
-import type { Impersonation } from './sessions/impersonation.js';
 import type { EmailLogin } from './sign-in/email-login.js';
 import { LOGIN_CODE_TTL_MS } from './sign-in/login-codes.js';
 import { secondFactorPlugin } from './sign-in/second-factor-plugin.js';
@@ -52,7 +51,6 @@ export async function authPlugin(fastify: FastifyTypebox, options: AuthPluginOpt
   const { auth, secondFactors } = options;
   const step = auth.secondFactorStep;
   if (step && secondFactors) await fastify.register(secondFactorPlugin, { auth, step, secondFactors });
-  if (auth.impersonation) await impersonationRoutes(fastify, auth.impersonation);
   if (auth.emailLogin) await mailedCodeRoutes(fastify, auth.emailLogin, options.messages);
 }
 
@@ -125,6 +123,14 @@ async function sessionRoutes(fastify: FastifyTypebox, options: AuthPluginOptions
     },
   );
 
+  const { impersonation } = auth;
+  if (impersonation) {
+    const schema = { body: ImpersonationBody, response: { 200: ReauthenticationAnswer } };
+    fastify.post('/auth/impersonation', { ...open, config: access('recent-user'), schema }, async (request) =>
+      ok(await impersonation.start(personOf(request.saas), request.body, requestSource(request))),
+    );
+  }
+
   fastify.get(
     '/auth/sessions',
     { config: access('user'), schema: { response: { 200: SessionsAnswer } } },
@@ -139,19 +145,6 @@ async function sessionRoutes(fastify: FastifyTypebox, options: AuthPluginOptions
       await auth.revokeSession(personOf(request.saas).user.id, request.params.id, { ip });
       return { success: true } as const;
     },
-  );
-}
-
-/** The session that an operator starts is one of the user: `POST /auth/logout` ends it. */
-async function impersonationRoutes(fastify: FastifyTypebox, { start }: Impersonation): Promise<void> {
-  fastify.post(
-    '/auth/impersonation',
-    {
-      config: access('recent-user'),
-      bodyLimit: BODY_LIMIT,
-      schema: { body: ImpersonationBody, response: { 200: ReauthenticationAnswer } },
-    },
-    async (request) => ok(await start(personOf(request.saas), request.body, requestSource(request))),
   );
 }
 

@@ -1,16 +1,15 @@
 import type { AuthDependencies } from './dependencies.js';
-import { authErrors } from './errors.js';
 import { createAddressConfirmation } from './links/confirm-address.js';
 import { createEmailChange } from './links/email-change.js';
 import { createPasswordReset } from './links/password-reset.js';
 import { createUnlock } from './links/unlock.js';
 import { createVerification } from './links/verification.js';
-import { createImpersonation } from './sessions/impersonation.js';
 import { createSessionService } from './sessions/sessions.js';
 import type { CodeAccountDependencies } from './sign-in/code-accounts.js';
 import { createCredentials, createPasswordRules } from './sign-in/credentials.js';
 import type { EmailLogin } from './sign-in/email-login.js';
 import { createFederatedSignIn } from './sign-in/federated.js';
+import { createImpersonation } from './sign-in/impersonation.js';
 import { createPasskeySignIn } from './sign-in/passkey.js';
 import { createPasswordLogin } from './sign-in/password-login.js';
 import { createReauthentication } from './sign-in/reauthentication.js';
@@ -41,13 +40,7 @@ export function createAuthService(deps: AuthServiceOptions) {
     secondFactors && createSecondFactorStep({ ...deps, ...signing, offerUnlock, secondFactors });
   const { authenticate, revokeSession } = sessions;
   const { sendVerification, resendVerification, verificationParts } = createVerification(deps);
-  /** For what changes the account by a session. */
-  const authenticateOwner = async (authorization: string | undefined) => {
-    const identity = await authenticate(authorization);
-    if (identity.session.impersonator) throw authErrors.IMPERSONATED();
-    return identity;
-  };
-  const redeeming = { ...deps, passwordRules, authenticate: authenticateOwner, verificationParts };
+  const redeeming = { ...deps, passwordRules, authenticate, verificationParts };
   const { verifyEmail } = createAddressConfirmation(redeeming);
   const { sendReset, forgotPassword, resetPassword } = createPasswordReset(redeeming);
   const mailed = { ...deps, ...signing, passwordRules, sendVerification, sendReset };

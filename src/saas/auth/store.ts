@@ -28,7 +28,7 @@ export interface UserDocument extends BilledRecord {
   emailVerified: boolean;
   /** Incremented by every address change; absent before the first. */
   emailVersion?: number;
-  /** In the application. Absent if there are none. */
+  /** In the application. Absent until some are given. */
   roles?: readonly string[];
   /** Incremented by every change of the name, the address, the roles and the metadata by user or host, so that none is lost; absent before the first. */
   profileVersion?: number;
@@ -88,8 +88,9 @@ export interface SessionDocument extends Device {
   amr?: readonly string[];
   /** The organization that the user has chosen in it. */
   organizationId?: string;
-  /** The operator who acts as the user, as of the start, with `sessionEpoch`. */
-  impersonator?: Impersonator & { epoch: number };
+  /** The operator who acts as the user, and the `sessionEpoch` of the operator at the start. */
+  impersonator?: Impersonator;
+  impersonatorEpoch?: number;
   /** Expiration of the current refresh token. */
   expiresAt: number;
   revokedAt?: number;
@@ -243,13 +244,9 @@ export function toSessionView(session: SessionDocument): Session {
     authenticatedAt: authenticatedAt === undefined ? createdAt : toTimestamp(authenticatedAt),
     amr: [...(session.amr ?? PASSWORD_ONLY)],
     ...(session.organizationId !== undefined && { organizationId: session.organizationId }),
-    ...(impersonator && { impersonator: impersonatorIn(impersonator) }),
+    ...(impersonator && { impersonator }),
   };
 }
-
-const impersonatorIn = ({ userId, email, name, reason }: Impersonator): Impersonator => ({
-  ...{ userId, email, name, reason },
-});
 
 /** From where a session was started, as far as it is known. */
 export const deviceIn = ({ browser, system, place }: Device): Device => ({

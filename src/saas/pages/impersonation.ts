@@ -3,7 +3,7 @@ import { type Localized, message } from '../../core/http/messages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
-import type { Impersonation } from '../auth/sessions/impersonation.js';
+import type { Impersonation } from '../auth/sign-in/impersonation.js';
 import type { PageContext } from './context.js';
 import { ImpersonationForm, ImpersonationQuery } from './schemas.js';
 
@@ -57,11 +57,10 @@ export async function impersonationPagePlugin(
     id: string,
     problems: Localized[] = [],
   ): Promise<FastifyReply> {
-    const { email } = await impersonation.subjectOf(identityOf(request), { id });
     const view = {
       action: `${path()}${IMPERSONATION_PAGE}?user=${id}`,
       form: guard.formsOf(request).issue(),
-      handle: email,
+      handle: await impersonation.addressOf(identityOf(request), id),
       accountHref: path(),
       problems,
     };

@@ -155,15 +155,9 @@ export async function accountPagePlugin(fastify: FastifyTypebox, options: Accoun
   }
 }
 
-const viewOfSession = (
-  { id, authTime, browser, system, place, operator, reason }: Session,
-  current: string,
-) => ({
+const viewOfSession = ({ id, authTime, place, ...of }: Session, current: string) => ({
   sid: id,
-  device:
-    operator === undefined
-      ? (deviceOf({ browser, system }) ?? message('account.unknown-device'))
-      : message('account.session-of-operator', { operator, reason }),
+  device: of.device ?? deviceOf(of) ?? message('account.unknown-device'),
   place: place ?? '',
   signedIn: message('account.signed-in', { when: longTime(authTime) }),
   isCurrent: id === current,

@@ -1,3 +1,4 @@
+import type { Localized } from '../../core/http/messages.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import type { FactorService } from '../factors/service.js';
 import type { PasskeyService } from '../passkeys/service.js';
@@ -21,9 +22,8 @@ export interface Session {
   browser?: string;
   system?: string;
   place?: string;
-  /** Of an operator who acts as the person, and why. */
-  operator?: string;
-  reason?: string;
+  /** Instead of the browser and the system. */
+  device?: Localized;
 }
 
 export interface AccountSources {

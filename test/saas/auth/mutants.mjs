@@ -110,14 +110,14 @@ export default [
     tests: [['saas/auth/sessions', 'suspension and deletion take effect on the next request']],
   },
   {
-    name: 'an operator without the role goes on to act as a user', file: 'saas/auth/sessions/impersonation.ts',
-    in: 'mayContinue',
+    name: 'an operator without the role goes on to act as a user', file: 'saas/auth/sessions/sessions.ts',
+    in: 'createSessionService',
     replace: 'hasRole(operator, impersonationRoles) &&', by: '',
     tests: [['saas/auth/impersonation', 'what ends the powers of the operator ends the session at the next request']],
   },
   {
-    name: 'an operator acts as another operator', file: 'saas/auth/sessions/impersonation.ts', in: 'createImpersonation',
-    replace: 'if (hasRole(user, impersonationRoles))', by: 'if (false)',
+    name: 'an operator acts as another operator', file: 'saas/auth/sign-in/impersonation.ts', in: 'createImpersonation',
+    replace: "(hasRole(user, impersonationRoles) && 'Nobody can act as another operator.') ||", by: '',
     tests: [['saas/auth/impersonation', 'who may act as whom']],
   },
   {
@@ -128,7 +128,7 @@ export default [
   {
     name: 'an operator acts as a user as long as the session is refreshed', file: 'saas/auth/sessions/tokens.ts',
     in: 'createSessionTokens',
-    replace: '...(impersonator ? [createdAt + IMPERSONATION_MS] : [])', by: '',
+    replace: 'impersonator ? IMPERSONATION_MS : Number.POSITIVE_INFINITY', by: 'Number.POSITIVE_INFINITY',
     tests: [['saas/auth/impersonation', 'an operator acts as a user for 30 minutes, whatever is refreshed']],
   },
   {

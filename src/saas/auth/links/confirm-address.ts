@@ -59,6 +59,7 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
     if (signedIn === id) return;
     if (signedIn !== undefined) throw authErrors.INVALID_TOKEN();
     const identity = authorization === undefined ? null : await deps.authenticate(authorization);
+    if (identity?.session.impersonator) throw authErrors.IMPERSONATED();
     if (identity?.user.id === id) return;
     throw httpErrors.VALIDATION_ERROR({
       details: [{ path: 'password', message: PASSWORD_PROBLEMS.missing }],

@@ -11,8 +11,14 @@ import type { Write } from '../../../core/storage/collection.js';
 import type { SessionDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import type { TokenSubject } from '../hooks.js';
-import { isSessionValid, type SessionDocument, toSessionView, type UserDocument } from '../store.js';
-import { mayContinue } from './impersonation.js';
+import {
+  isDisabled,
+  isSessionValid,
+  type SessionDocument,
+  toSessionView,
+  type UserDocument,
+} from '../store.js';
+import { hasRole } from '../users/roles.js';
 import { createRefresh } from './refresh.js';
 import type { IssuedTokens } from './tokens.js';
 
@@ -27,8 +33,26 @@ const bearer = (error?: string) => ({
   'www-authenticate': `Bearer realm="api"${error ? `, error="${error}"` : ''}`,
 });
 
+/** What the audit records of the end of a session of an operator, instead of a logout of the user. */
+const endOf = ({ impersonator }: SessionDocument) =>
+  impersonator && { event: 'impersonation.ended', by: impersonator.userId, detail: impersonator.reason };
+
 export function createSessionService(deps: SessionDependencies) {
   const { users, sessions, tokens, audit, commit, event, clock, random } = deps;
+
+  /** False if the operator of a session is suspended, or has lost the role or ended the own sessions. Costs those of users nothing. */
+  const mayContinue = async (user: UserDocument, { impersonator, impersonatorEpoch }: SessionDocument) => {
+    if (!impersonator) return true;
+    const { impersonationRoles = [] } = deps;
+    const operator = await users.findOne({ id: impersonator.userId });
+    return (
+      operator !== null &&
+      !isDisabled(operator) &&
+      operator.sessionEpoch === impersonatorEpoch &&
+      hasRole(operator, impersonationRoles) &&
+      !hasRole(user, impersonationRoles)
+    );
+  };
 
   /** Returns the session and its user if the session is valid now. */
   const findValidSession = async (
@@ -39,7 +63,7 @@ export function createSessionService(deps: SessionDependencies) {
       sessions.findOne({ id: claims.sid }),
     ]);
     if (!user || !session || !isSessionValid(user, session, clock.now())) return null;
-    return (await mayContinue(user, session, deps)) ? { user, session } : null;
+    return (await mayContinue(user, session)) ? { user, session } : null;
   };
 
   const { accessTokenClaims } = deps.hooks ?? {};
@@ -71,18 +95,12 @@ export function createSessionService(deps: SessionDependencies) {
     const found = await findValidSession(claims);
     if (!found) return;
     const { user, session } = found;
-    const { impersonator } = session;
-    if (impersonator && scope !== 'local') throw authErrors.IMPERSONATED();
+    if (session.impersonator && scope !== 'local') throw authErrors.IMPERSONATED();
     const sessionId = scope === 'global' ? {} : { sessionId: session.id };
     const { committed } = await commit([
       ending(user, session, scope),
       await event('session.revoked', { userId: user.id, scope, ...sessionId }),
-      audit.entry({
-        ...{ event: 'logout', subject: user.id, ip, detail: scope },
-        ...(impersonator && {
-          ...{ event: 'impersonation.ended', by: impersonator.userId, detail: impersonator.reason },
-        }),
-      }),
+      audit.entry({ event: 'logout', subject: user.id, ip, detail: scope, ...endOf(session) }),
     ]);
     // A concurrent logout may have started a new epoch and ended this session, so its validity is checked again.
     if (!committed && scope === 'others') return logoutWith(claims, scope, ip);
@@ -126,14 +144,14 @@ export function createSessionService(deps: SessionDependencies) {
      * A session for the caller to store, with its tokens.
      * @param amr how the user signed in; default: by password
      * @param authenticatedAt when; default: now
-     * @param impersonator the operator who acts as the user, whose device is not that of the user
+     * @param operator who acts as the user
      */
     async newSession(
       user: UserDocument,
       source: SessionSource,
       amr?: readonly string[],
       authenticatedAt?: number,
-      impersonator?: SessionDocument['impersonator'],
+      operator: Pick<SessionDocument, 'impersonator' | 'impersonatorEpoch'> = {},
     ): Promise<{ session: SessionDocument; signedIn: IssuedTokens & { user: User } }> {
       const now = clock.now();
       const refreshId = tokens.newRefreshId();
@@ -144,10 +162,10 @@ export function createSessionService(deps: SessionDependencies) {
         currentId: sha256(refreshId),
         rotatedAt: now,
         createdAt: now,
-        expiresAt: tokens.refreshExpiry({ createdAt: now, impersonator }),
+        expiresAt: tokens.refreshExpiry({ createdAt: now, ...operator }),
         ...(authenticatedAt !== undefined && { authenticatedAt: Math.min(authenticatedAt, now) }),
         ...(amr && { amr }),
-        ...(impersonator ? { impersonator } : deviceOf(source)),
+        ...(operator.impersonator ? operator : deviceOf(source)),
       };
       const claims = accessTokenClaims && (await claimsOf(user, session.id, 'login'));
       const signedIn = { user: deps.presentUser(user), ...tokens.issue(session, refreshId, claims) };

@@ -65,10 +65,10 @@ export function createSessionTokens(options: TokenOptions) {
   };
 
   /** In seconds. That of an operator who acts as the user ends with the session, also for APIs that only verify tokens. */
-  const accessLifetime = ({ impersonator, expiresAt }: SessionDocument): number =>
-    impersonator
-      ? Math.min(options.accessTokenTtl, toSeconds(expiresAt) - toSeconds(clock.now()))
-      : options.accessTokenTtl;
+  const accessLifetime = ({ impersonator, expiresAt }: SessionDocument): number => {
+    const left = impersonator ? toSeconds(expiresAt) - toSeconds(clock.now()) : Number.POSITIVE_INFINITY;
+    return Math.min(options.accessTokenTtl, left);
+  };
 
   /** Signs an access token that is issued now. @param claims further ones, which never replace those of a session */
   const signAccess = (session: SessionDocument, claims: Claims): string => {
@@ -106,15 +106,12 @@ export function createSessionTokens(options: TokenOptions) {
     /** Lifetime of an access token in seconds. */
     accessTtl: options.accessTokenTtl,
     /** When the refresh token of a session expires that is issued now. */
-    refreshExpiry({
-      createdAt,
-      impersonator,
-    }: Pick<SessionDocument, 'createdAt'> & { impersonator?: unknown }): number {
-      const ends = [
-        clock.now() + options.refreshTokenTtl * SECOND,
-        createdAt + options.sessionMaxAge * SECOND,
-      ];
-      return Math.min(...ends, ...(impersonator ? [createdAt + IMPERSONATION_MS] : []));
+    refreshExpiry({ createdAt, impersonator }: { createdAt: number; impersonator?: unknown }): number {
+      const age = Math.min(
+        options.sessionMaxAge * SECOND,
+        impersonator ? IMPERSONATION_MS : Number.POSITIVE_INFINITY,
+      );
+      return Math.min(clock.now() + options.refreshTokenTtl * SECOND, createdAt + age);
     },
     /** @param claims further ones of the access token, which never replace those of a session */
     issue: (session: SessionDocument, refreshId: string, claims?: Claims): IssuedTokens => ({

@@ -1,59 +1,46 @@
 import { formatValue } from '../../../core/config/validation-messages.js';
 import { invalidFields } from '../../../core/kernel/errors.js';
-import { type Audit, auditActor, changeDetail, type Operator } from '../../../core/ops/audit.js';
-import { type CommitParts, decideAndCommit } from '../../../core/ops/commit.js';
-import type { EventOf } from '../../../core/ops/events.js';
-import { applyChange } from '../../../core/storage/semantics.js';
-import type { AuthEvents } from '../events.js';
-import type { PresentUser, UserDocument, Users } from '../store.js';
+import { auditActor, changeDetail, type Operator } from '../../../core/ops/audit.js';
+import { decideAndCommit } from '../../../core/ops/commit.js';
+import type { PresentUser } from '../store.js';
+import type { SuspensionDependencies } from './suspension.js';
 import { findUser, type ManagedUser, type UserKey, userNotFound } from './users.js';
 
 /** Replaces the roles of a user. */
 export type SetRoles = ReturnType<typeof createSetRoles>;
 
-export interface SetRolesDependencies {
-  users: Users;
-  /** Absent without the option. */
-  userRoles: readonly string[] | undefined;
-  audit: Audit;
-  commit: CommitParts;
-  event: EventOf<AuthEvents>;
+export type SetRolesDependencies = Omit<SuspensionDependencies, 'clock'> & {
   presentUser: PresentUser;
-  toManagedUser(user: UserDocument): ManagedUser;
-}
+  userRoles?: readonly string[] | undefined;
+};
 
-export function createSetRoles(deps: SetRolesDependencies) {
-  const { users, userRoles } = deps;
-  return async (by: UserKey, roles: readonly string[], operator?: Operator): Promise<ManagedUser> => {
-    const given = requireRoles(roles, userRoles);
+export function createSetRoles({ users, userRoles: known, ...deps }: SetRolesDependencies) {
+  return async (by: UserKey, given: readonly string[], operator?: Operator): Promise<ManagedUser> => {
+    const unknown = given.find((role) => !known?.includes(role));
+    if (!known || unknown !== undefined) {
+      const wrong = `has ${formatValue(unknown)}, but the roles of USER_ROLES are: ${known?.join(', ')}`;
+      const message = known ? wrong : 'cannot be given without USER_ROLES, which lists them';
+      throw invalidFields({ path: 'roles', message });
+    }
+    const roles = known.filter((role) => given.includes(role));
     return decideAndCommit(deps.commit, async () => {
       const user = await findUser(users, by);
       if (!user || user.deletingAt !== undefined) throw userNotFound();
       const { id, profileVersion = null } = user;
-      const [before = '', after] = [user.roles?.join(', '), given.join(', ')];
-      if (before === after) return { result: deps.toManagedUser(user) };
-      const change = given.length > 0 ? { set: { roles: given } } : { unset: ['roles' as const] };
-      const changed = applyChange(user, change);
+      const changed = { ...user, roles };
+      const [before, after] = [user.roles ?? [], roles].map((some) => some.join(', '));
+      const result = deps.toManagedUser(changed);
+      if (before === after) return { result };
+      const detail = changeDetail({ roles: before }, { roles: after });
       const parts = [
-        users.changing({ id, profileVersion, deletingAt: null }, { ...change, inc: { profileVersion: 1 } }),
+        users.changing(
+          { id, profileVersion, deletingAt: null },
+          { set: { roles }, inc: { profileVersion: 1 } },
+        ),
         await deps.event('user.updated', { userId: id, user: deps.presentUser(changed) }),
-        deps.audit.entry({
-          ...{ event: 'user.roles-changed', subject: id, ...auditActor(operator) },
-          detail: changeDetail({ roles: before }, { roles: after }),
-        }),
+        deps.audit.entry({ event: 'user.roles-changed', subject: id, ...auditActor(operator), detail }),
       ];
-      return { parts, result: deps.toManagedUser(changed) };
+      return { parts, result };
     });
   };
-}
-
-/** The roles without repetitions, in the order of the option. @throws VALIDATION_ERROR */
-function requireRoles(given: readonly string[], known: readonly string[] | undefined): string[] {
-  const problem = (message: string) => invalidFields({ path: 'roles', message });
-  if (!known) throw problem('cannot be given without USER_ROLES, which lists them');
-  if (!Array.isArray(given)) throw problem(`must be a list of roles; given: ${formatValue(given)}`);
-  const unknown = given.find((role) => !known.includes(role));
-  if (unknown !== undefined)
-    throw problem(`has ${formatValue(unknown)}, but the roles of USER_ROLES are: ${known.join(', ')}`);
-  return known.filter((role) => given.includes(role));
 }

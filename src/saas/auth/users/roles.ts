@@ -7,42 +7,32 @@ import { suggestion } from '../../../core/kernel/text.js';
 
 /** The roles of users in the application: names that its code knows. Only the host and the operator give them. */
 
-const ROLE = /^[a-z][a-z0-9_-]{0,31}$/;
-
-const rolesProblem = (roles: readonly string[] | undefined): string | undefined => {
-  const wrong = roles?.find((role) => !ROLE.test(role));
-  return wrong === undefined
-    ? undefined
-    : `must list names like content_editor, of at most 32 characters; given: ${formatValue(wrong)}.`;
-};
+const rolesOption = (env: string, doc: string) =>
+  option(Type.Optional(Type.Array(Type.String())), {
+    ...{ env, doc },
+    check(roles) {
+      const wrong = roles?.find((role) => !/^[a-z][a-z0-9_-]{0,31}$/.test(role));
+      if (wrong === undefined) return undefined;
+      return `must list names like content_editor, of at most 32 characters; given: ${formatValue(wrong)}.`;
+    },
+  });
 
 export const roleOptions = {
-  userRoles: option(Type.Optional(Type.Array(Type.String())), {
-    env: 'USER_ROLES',
-    doc: 'Roles that users can have in your application, separated by commas, such as editor,support: docs/user-roles.md.',
-    check: rolesProblem,
-  }),
-  impersonationRoles: option(Type.Optional(Type.Array(Type.String())), {
-    env: 'IMPERSONATION_ROLES',
-    doc: 'Those of USER_ROLES whose users may act as other users, to help them: docs/impersonation.md.',
-    check: rolesProblem,
-  }),
+  userRoles: rolesOption(
+    'USER_ROLES',
+    'Roles that users can have in your application, separated by commas, such as editor,support: docs/user-roles.md.',
+  ),
+  impersonationRoles: rolesOption(
+    'IMPERSONATION_ROLES',
+    'Those of USER_ROLES whose users may act as other users, to help them: docs/impersonation.md.',
+  ),
 };
 
-/** Refuses a role for impersonation that nobody can have. */
-export function refuseUnknownRoles(
-  {
-    userRoles = [],
-    impersonationRoles = [],
-  }: { userRoles?: string[] | undefined; impersonationRoles?: string[] | undefined },
-  report: Report,
-): void {
-  const unknown = impersonationRoles.find((role) => !userRoles.includes(role));
+/** Refuses a role for operators that nobody can have. */
+export function refuseUnknownRoles(known: string[] = [], ofOperators: string[] = [], report: Report): void {
+  const unknown = ofOperators.find((role) => !known.includes(role));
   if (unknown !== undefined)
-    report.refuse(
-      `IMPERSONATION_ROLES has the role ${unknown}, which is not one of USER_ROLES.`,
-      'Add it to USER_ROLES, or remove it from IMPERSONATION_ROLES.',
-    );
+    report.refuse(`IMPERSONATION_ROLES has ${unknown}, which USER_ROLES does not have.`, 'Add or remove it.');
 }
 
 /** @throws Error that lists the roles, because a misspelt one would refuse every user */
