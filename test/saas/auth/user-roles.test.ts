@@ -82,8 +82,8 @@ t.test(
     });
     for (const [wrong, problem] of [
       [{ userRoles: ['Editor'], impersonationRoles: [] }, /USER_ROLES must list names like content_editor/],
-      [{ userRoles, impersonationRoles: ['admin'] }, /IMPERSONATION_ROLES has the role admin/],
-      [{ userRoles: [], impersonationRoles: ['support'] }, /IMPERSONATION_ROLES has the role support/],
+      [{ userRoles, impersonationRoles: ['admin'] }, /IMPERSONATION_ROLES has admin/],
+      [{ userRoles: [], impersonationRoles: ['support'] }, /IMPERSONATION_ROLES has support/],
     ] satisfies [object, RegExp][])
       t.throws(() => serverWith(t, wrong), { message: problem });
   },
