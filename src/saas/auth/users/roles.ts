@@ -7,25 +7,22 @@ import { suggestion } from '../../../core/kernel/text.js';
 
 /** The roles of users in the application: names that its code knows. Only the host and the operator give them. */
 
-const rolesOption = (env: string, doc: string) =>
-  option(Type.Optional(Type.Array(Type.String())), {
-    ...{ env, doc },
+const ROLE = /^[a-z][a-z0-9_-]{0,31}$/;
+
+export const roleOptions = {
+  userRoles: option(Type.Optional(Type.Array(Type.String())), {
+    env: 'USER_ROLES',
+    doc: 'Roles that users can have in your application, separated by commas, such as editor,support: docs/user-roles.md.',
     check(roles) {
-      const wrong = roles?.find((role) => !/^[a-z][a-z0-9_-]{0,31}$/.test(role));
+      const wrong = roles?.find((role) => !ROLE.test(role));
       if (wrong === undefined) return undefined;
       return `must list names like content_editor, of at most 32 characters; given: ${formatValue(wrong)}.`;
     },
-  });
-
-export const roleOptions = {
-  userRoles: rolesOption(
-    'USER_ROLES',
-    'Roles that users can have in your application, separated by commas, such as editor,support: docs/user-roles.md.',
-  ),
-  impersonationRoles: rolesOption(
-    'IMPERSONATION_ROLES',
-    'Those of USER_ROLES whose users may act as other users, to help them: docs/impersonation.md.',
-  ),
+  }),
+  impersonationRoles: option(Type.Optional(Type.Array(Type.String())), {
+    env: 'IMPERSONATION_ROLES',
+    doc: 'Those of USER_ROLES whose users may act as other users, to help them: docs/impersonation.md.',
+  }),
 };
 
 /** Refuses a role for operators that nobody can have. */
