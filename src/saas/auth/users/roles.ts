@@ -29,7 +29,10 @@ export const roleOptions = {
 export function refuseUnknownRoles(known: string[] = [], ofOperators: string[] = [], report: Report): void {
   const unknown = ofOperators.find((role) => !known.includes(role));
   if (unknown !== undefined)
-    report.refuse(`IMPERSONATION_ROLES has ${unknown}, which USER_ROLES does not have.`, 'Add or remove it.');
+    report.refuse(
+      `IMPERSONATION_ROLES has ${unknown}, which USER_ROLES does not have.`,
+      'Set IMPERSONATION_ROLES to some of USER_ROLES.',
+    );
 }
 
 /** @throws Error that lists the roles, because a misspelt one would refuse every user */
