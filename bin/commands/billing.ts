@@ -46,6 +46,8 @@ async function resync(options: ResyncOptions, command: CommandLine): Promise<voi
   if (user === '') command.error('error: --user needs the identifier of a user, like usr_0197.');
   if (organization === '')
     command.error('error: --organization needs the identifier of an organization, like org_0197.');
+  if (user !== undefined && organization !== undefined)
+    command.error('error: --user and --organization exclude each other: run the command once for each.');
   const ownerId = user ?? organization;
   const since = parseSince(options, command);
   const stopping = new AbortController();

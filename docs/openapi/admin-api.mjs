@@ -58,6 +58,69 @@ export const adminUsers = {
   ]),
 };
 
+const organization = (verb, summary, more = {}) => [
+  `POST /admin/api/organizations/:id/${verb}`,
+  { summary, ...more, errors: [...NOT_FOUND, ...(more.errors ?? [])] },
+];
+
+export const adminOrganizations = {
+  'GET /admin/api/organizations': {
+    id: 'adminListOrganizations',
+    summary: 'Organizations',
+    description: `\`q\` is the beginning of a name, a slug or an ID. ${PAGED}`,
+  },
+  'GET /admin/api/organizations/:id': {
+    id: 'adminGetOrganization',
+    summary: 'An organization',
+    errors: NOT_FOUND,
+  },
+  'GET /admin/api/organizations/:id/members': {
+    id: 'adminListMembers',
+    summary: 'The members of an organization',
+    description: PAGED,
+    errors: NOT_FOUND,
+  },
+  ...Object.fromEntries([
+    organization('rename', 'Change the name and the slug of an organization', {
+      id: 'adminRenameOrganization',
+      errors: ['SLUG_TAKEN', 'ORGANIZATION_NOT_FOUND'],
+    }),
+    organization('add-member', 'Make a user a member of an organization', {
+      id: 'adminAddMember',
+      errors: [
+        'ALREADY_MEMBER',
+        'TOO_MANY_MEMBERS',
+        'SEATS_TAKEN',
+        'TOO_MANY_ORGANIZATIONS',
+        'ORGANIZATION_NOT_FOUND',
+      ],
+    }),
+    organization('members/:user/role', 'Change the role of a member', {
+      id: 'adminChangeRole',
+      errors: ['LAST_OWNER', 'ORGANIZATION_NOT_FOUND'],
+    }),
+    organization('members/:user/remove', 'Remove a member of an organization', {
+      id: 'adminRemoveMember',
+      errors: ['LAST_OWNER', 'ORGANIZATION_NOT_FOUND'],
+    }),
+    organization('grant', 'Give an organization a plan without payment', {
+      id: 'adminGrantOrganizationPlan',
+    }),
+    organization('revoke-grant', 'Take back a plan that was given to an organization', {
+      id: 'adminRevokeOrganizationGrant',
+    }),
+    organization('resync', 'Read the subscriptions of an organization from the payment provider', {
+      id: 'adminResyncOrganization',
+      errors: PROVIDER,
+    }),
+    organization('delete', 'Delete an organization', {
+      id: 'adminDeleteOrganization',
+      description: '`confirm` is the name of the organization.',
+      errors: [...PROVIDER, 'STILL_REFERENCED', 'ORGANIZATION_NOT_FOUND'],
+    }),
+  ]),
+};
+
 export const adminOther = {
   'GET /admin/api/overview': { id: 'adminGetOverview', summary: 'The figures of the overview' },
   'GET /admin/api/subscriptions': {

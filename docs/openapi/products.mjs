@@ -1,6 +1,6 @@
 /** What the documents of the two products do not have in common. */
 import { renderOAuth } from '../../dist/src/core/kernel/errors.js';
-import { adminOther, adminUsers } from './admin-api.mjs';
+import { adminOrganizations, adminOther, adminUsers } from './admin-api.mjs';
 import {
   account,
   agents,
@@ -138,6 +138,10 @@ export const saasBackend = ({ version, errors, schemas }) => ({
     },
     Settings: { description: 'What the operator has set.', operations: settings },
     'Admin: users': { description: 'Users, for the operator.', operations: adminUsers },
+    'Admin: organizations': {
+      description: 'Organizations, for the operator.',
+      operations: adminOrganizations,
+    },
     'Admin: service': { description: 'Everything else, for the operator.', operations: adminOther },
     Operations: {
       description: 'To watch the service.',

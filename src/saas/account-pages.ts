@@ -45,7 +45,7 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
     agents: agents?.accounts,
     passkeys: passkeys && { ...passkeys.flows, script },
     billing: values.paymentSecretKey === undefined ? undefined : billing,
-    invitations: organizations?.invitations,
+    organizations,
     formatAmount,
     sessionCookie: auth.sessionCookie,
     refreshTtl: values.refreshTokenTtl,

@@ -1,3 +1,4 @@
+import { isOrganizationId } from '../core/http/identity.js';
 import { httpErrors } from '../core/kernel/errors.js';
 import { auditActor, changeDetail, listedAuditCollection, type Operator } from '../core/ops/audit.js';
 import { createAuditSearch } from '../core/ops/audit-search.js';
@@ -12,11 +13,13 @@ import { billingRecordSchemas } from './billing/records.js';
 import { Purchase } from './billing/schemas.js';
 import { describeInstallation } from './installation.js';
 import type { SaasModules } from './modules.js';
+import { OperatedOrganization } from './organizations/administration.js';
+import { Member } from './organizations/schemas.js';
 
 /** The admin area, which shows and changes what all domains store. */
 export function createAdminArea(base: SaasBase, modules: SaasModules) {
   const { context, config, values, runtime } = base;
-  const { users, auth, billing, email, settings, webhooks, pages } = modules;
+  const { users, auth, billing, email, settings, webhooks, pages, organizations } = modules;
   if (runtime.adminPath !== false) context.jobs.add('active-users', auth.activity.job);
   return createAdminModule(context, {
     config: values,
@@ -37,6 +40,11 @@ export function createAdminArea(base: SaasBase, modules: SaasModules) {
       purchases: { page: billing.purchases.page, schema: Purchase },
       mails: email.service,
       audit: context.audit,
+      organizations: organizations?.organizations.listOf,
+    },
+    organizations: organizations && {
+      ...organizations,
+      schemas: { organization: OperatedOrganization, member: Member },
     },
     billing: { ...billing.records, schemas: billingRecordSchemas },
     webhooks: { ...billing.eventLog, schema: EventRecord },
@@ -54,15 +62,16 @@ function userAdministrationOf(
   { context: { audit }, values, accountHref }: SaasBase,
   { users, auth, billing, secondFactors, passkeys }: SaasModules,
 ): UserAdministration {
-  const resync = async (userId: string, by: Operator): Promise<void> => {
-    const { customers, changes, failures } = await billing.resync.run({ ownerId: userId, skipEvents: true });
+  const resync = async (ownerId: string, by: Operator): Promise<void> => {
+    const kind = isOrganizationId(ownerId) ? 'organization' : 'user';
+    const { customers, changes, failures } = await billing.resync.run({ ownerId, skipEvents: true });
     if (failures[0]) throw billingErrors.PAYMENT_PROVIDER_ERROR({ message: failures[0].reason });
     if (customers === 0)
-      throw httpErrors.VALIDATION_ERROR({ message: 'The user has no customer at the payment provider.' });
+      throw httpErrors.VALIDATION_ERROR({ message: `The ${kind} has no customer at the payment provider.` });
     const statuses = (name: 'before' | 'after') =>
       Object.fromEntries(changes.map((change) => [change.subscriptionId, change[name]]));
     const detail = changeDetail(statuses('before'), statuses('after'));
-    await audit.record({ event: 'user.resynced', subject: userId, ...auditActor(by), detail });
+    await audit.record({ event: `${kind}.resynced`, subject: ownerId, ...auditActor(by), detail });
   };
 
   return {

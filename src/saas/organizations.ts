@@ -179,7 +179,7 @@ export function createOrganizationGuards(
         const own = await requireOrganization(request);
         if (roles.permits(own.role, permission)) return;
         throw organizationErrors.ROLE_REQUIRED({
-          message: `Your role in the organization, ${own.role}, does not permit ${permission}.`,
+          message: `Your role in this organization, ${own.role}, does not permit ${permission}.`,
         });
       };
     },

@@ -79,7 +79,7 @@ async function violations(page: Page, rules: object): Promise<string[]> {
 }
 
 /** Pages whose error is not about a field. */
-const BLAMELESS = ['passkeys-sign-in-wrong', 'user-agents-taken'];
+const BLAMELESS = ['passkeys-sign-in-wrong', 'user-agents-taken', 'user-invitation-invalid'];
 
 async function checkFields(t: Test, page: Page, { isBlameless = false } = {}): Promise<void> {
   for (const field of await page.locator('input[type=password]').all()) {
@@ -134,12 +134,13 @@ async function picture(page: Page, folder: string, name: string): Promise<void> 
 
 await onChromium((browser) => {
   t.test('pages in other languages are accessible and mirrored where the script requires it', async (t) => {
-    const [{ idp, origin }, saas, { account, user, subscribe }] = await Promise.all([
+    const [{ idp, origin }, saas, { account, user, subscribe, organize }] = await Promise.all([
       reachableIdp(t),
       mailedApp(t),
       openUserPages(t, 'ada@example.test', 'Ada'),
     ]);
     await subscribe();
+    const organized = await organize();
     const client = await idp.createClient({ redirect_uris: `${origin}/health` });
     const { body } = await idp.admin('POST', '/v1/invites', { handle: 'new@example.test' });
     const linked = `${await saas.listen()}/api/auth`;
@@ -166,11 +167,17 @@ await onChromium((browser) => {
       '/providers',
       '/agents',
       '/billing',
+      '/organization',
     ];
     const own = [...signedIn, '/billing/change?price=price_basic', '/delete', '/sign-out'].map((path) => [
       `user-account${path.replace(/\?.*/, '').replaceAll('/', '-')}`,
       account + path,
     ]);
+    own.push(
+      ['user-organization', organized.page],
+      ['user-organization-ownership', `${organized.page}/ownership`],
+      ['user-invitation', organized.link],
+    );
     const session = { name: 'saas-session', value: user.refreshToken, url: account };
     for (const [locale, direction] of Object.entries({ de: 'ltr', ar: 'rtl' })) {
       const context = await browser.newContext({

@@ -1,11 +1,13 @@
 import type { Page } from 'playwright-core';
 import type { Test } from 'tap';
 import { agentLinkCollection, linkId, linkOwner } from '../../src/saas/agents/store.js';
+import type { OrganizationApi } from '../../src/saas/organizations/host-api.js';
 import { PASSWORD, type SaasApp, storeOf } from '../kit/app.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { mailedApp, VERIFY } from '../saas/auth/kit.js';
 import { KEY, provider as paymentProvider } from '../saas/billing/kit.js';
 import { CLIENT, fakeProvider } from '../saas/login-providers/kit.js';
+import { INVITED } from '../saas/organizations/kit.js';
 import { open, type Stop, send, stop } from './stops.js';
 
 const HERE = { publicUrl: undefined, accountPages: true } as unknown as { accountPages: true };
@@ -20,6 +22,7 @@ export async function openUserPages(t: Test, email: string, name: string) {
     ...{ paymentSecretKey: KEY, paymentApiUrl: api.url },
     ...{ agentIssuer: upstream.url, agentResource: 'https://app.example.test/api', agentClientId: 'app' },
     billing: { plans: { pro: { prices: ['price_pro'] }, basic: { prices: ['price_basic'] } } },
+    ...{ organizations: true, organizationRoles: { accountant: ['billing:manage'] } },
   });
   const account = `${await originOf(app)}/account`;
   const user = await app.signUp({ email, name });
@@ -44,7 +47,36 @@ export async function openUserPages(t: Test, email: string, name: string) {
       createdAt: app.clock.now(),
     });
   };
-  return { app, account, user, subscribe, connectAgents };
+  const organize = async () => {
+    const { users, organizations } = app.server.fastify.saas;
+    const api = organizations as OrganizationApi;
+    const { id } = await api.create(user.id, { name: `The Analytical Engines of ${name}`.slice(0, 90) });
+    for (const role of ['owner', 'admin', 'member', 'accountant']) {
+      const member = await users.create({
+        email: `${role}@analytical-engines.example.test`,
+        name: `Charles ${role}`,
+      });
+      await api.addMember(id, member.id, role);
+    }
+    const other = await app.signUp({ email: 'grace@example.test' });
+    await users.update({ id: other.id }, { emailVerified: true });
+    const invites = async (organization: string, token: string, invited: string) => {
+      const path = `/api/organizations/${organization}/invitations`;
+      const answer = await app.request('POST', path, { token, body: { email: invited, role: 'admin' } });
+      t.equal(answer.status, 201, answer.text);
+    };
+    await invites(id, user.accessToken, 'invited@analytical-engines.example.test');
+    const { id: inviting } = await api.create(other.id, { name: 'The Company of Grace' });
+    await invites(inviting, other.accessToken, email);
+    const link = async () => {
+      for (;;) {
+        const { to, token } = await app.mail(INVITED);
+        if (to.includes(email)) return `${account}/organization/invitation?token=${token}`;
+      }
+    };
+    return { page: `${account}/organization/${id}`, link: await link() };
+  };
+  return { app, account, user, subscribe, connectAgents, organize };
 }
 
 /** The name that the server assumes without a public URL. */
@@ -52,10 +84,11 @@ const originOf = async (app: SaasApp) => (await app.listen()).replace('127.0.0.1
 
 /** The pages for users of saas-backend. */
 export async function stopsOfUserPages(t: Test, email: string, name: string): Promise<Stop[]> {
-  const { app, account, subscribe, connectAgents } = await openUserPages(t, email, name);
+  const { app, account, subscribe, connectAgents, organize } = await openUserPages(t, email, name);
   const known = { [EMAIL_LABEL]: email, Password: PASSWORD };
   const added = { [EMAIL_LABEL]: 'new@example.test', 'Confirm password': PASSWORD, Password: PASSWORD };
   let secret = '';
+  const organized = await organize();
 
   return [
     stop('user-sign-in', 200, open(`${account}/sign-in`)),
@@ -102,6 +135,20 @@ export async function stopsOfUserPages(t: Test, email: string, name: string): Pr
       const [response] = await Promise.all([page.waitForNavigation(), button.click()]);
       return response;
     }),
+    stop('user-organizations', 200, open(`${account}/organization`)),
+    stop('user-organizations-wrong', 422, send({ Name: ' ' })),
+    stop('user-organization', 200, open(organized.page)),
+    stop('user-organization-invite-wrong', 422, send({ 'E-mail address of the person to invite': 'x@y' })),
+    stop('user-organization-slug-taken', 409, send({ Slug: 'admin' })),
+    stop('user-organization-ownership', 200, open(`${organized.page}/ownership`)),
+    stop('user-organization-differs', 422, async (page) => {
+      await page.locator('#typed').fill('another');
+      const [response] = await Promise.all([page.waitForNavigation(), page.locator('button.danger').click()]);
+      return response;
+    }),
+    stop('user-invitation-invalid', 400, open(`${account}/organization/invitation?token=x`)),
+    stop('user-invitation', 200, open(organized.link)),
+    stop('user-invitation-accepted', 200, send()),
     stop('user-second-factor', 200, open(`${account}/second-factor`)),
     stop('user-second-factor-enrolment', 200, async (page) => {
       const response = await send()(page);

@@ -18,6 +18,8 @@ export interface AuditFilter {
   subjects?: readonly string[] | undefined;
   /** The address, or the address block. */
   ip?: string | undefined;
+  /** An ID that a record has as its subject or in its detail. */
+  about?: string | undefined;
 }
 
 export interface AuditQuery extends AuditFilter {
@@ -41,11 +43,17 @@ const MAX_SCANNED = 10_000;
 const BATCH_SIZE = 500;
 
 /** Returns a function that compares a record with a filter. */
-export function createMatcher({ event = '', subjects, ip }: AuditFilter): (record: AuditRecord) => boolean {
+export function createMatcher({
+  event = '',
+  subjects,
+  ip,
+  about,
+}: AuditFilter): (record: AuditRecord) => boolean {
   // Summaries of failed attempts have the block instead of the address.
   const addresses = ip === undefined ? undefined : [ip, addressBlock(ip)];
   return (record) =>
     record.event.startsWith(event) &&
+    (about === undefined || record.subject === about || record.detail?.includes(about) === true) &&
     (addresses === undefined || addresses.includes(record.ip)) &&
     (subjects === undefined ||
       [record.subject, record.by, record.actor?.sub].some(

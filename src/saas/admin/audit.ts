@@ -1,3 +1,4 @@
+import { isOrganizationId } from '../../core/http/identity.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { AuditSearch } from '../../core/ops/audit-search.js';
 import { registerAuditList } from '../../shared/console-kit/audit.js';
@@ -13,9 +14,10 @@ export async function auditPagePlugin(
 ): Promise<void> {
   registerAuditList(fastify, console, {
     audit,
-    hint: 'A user ID or e-mail address, or the name of an operator.',
+    hint: 'The ID of a user or an organization, an e-mail address, or the name of an operator.',
     example: 'user.',
     async resolve(text) {
+      if (isOrganizationId(text)) return { about: text };
       // The records of a deleted account remain.
       const subject = USER_ID.test(text) ? text : await resolveUser(text);
       return subject === undefined ? { subjects: [text] } : { subject };

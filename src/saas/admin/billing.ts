@@ -16,12 +16,13 @@ export interface BillingPagesOptions {
   console: Console;
   billing: BillingSource;
   resolveUser: ResolveUser;
+  ownerColumn: Column<SubscriptionRecord | PaymentRecord>;
 }
 
 /** The lists of subscriptions and payments. */
 export async function billingPagesPlugin(
   fastify: FastifyTypebox,
-  { console, billing, resolveUser }: BillingPagesOptions,
+  { console, billing, resolveUser, ownerColumn }: BillingPagesOptions,
 ): Promise<void> {
   const search = {
     label: 'Search',
@@ -54,7 +55,7 @@ export async function billingPagesPlugin(
         ['incomplete_expired', 'Incomplete, expired'],
       ]),
     ],
-    columns: [userColumn, ...subscriptionColumns],
+    columns: [ownerColumn, ...subscriptionColumns],
     item: billing.schemas.subscription,
     read: read(billing.subscriptions),
     empty:
@@ -73,7 +74,7 @@ export async function billingPagesPlugin(
         ['voided', 'Voided'],
       ]),
     ],
-    columns: [userColumn, ...paymentColumns],
+    columns: [ownerColumn, ...paymentColumns],
     item: billing.schemas.payment,
     read: read(billing.payments),
     empty:
@@ -81,11 +82,17 @@ export async function billingPagesPlugin(
   });
 }
 
-const userColumn: Column<SubscriptionRecord | PaymentRecord> = {
-  label: 'User',
-  text: ({ email, ownerId }) => email ?? ownerId,
-  href: ({ email, ownerId }) => (email === null || isOrganizationId(ownerId) ? null : `users/${ownerId}`),
-};
+/** Whose a record is. @param hasOrganizations whether organizations have pages */
+export const ownerColumnOf = (hasOrganizations: boolean): Column<SubscriptionRecord | PaymentRecord> => ({
+  label: 'Owner',
+  text: ({ email, ownerId }) =>
+    isOrganizationId(ownerId) ? `organization ${email ?? ownerId}` : (email ?? ownerId),
+  href({ email, ownerId }) {
+    if (email === null) return null;
+    if (!isOrganizationId(ownerId)) return `users/${ownerId}`;
+    return hasOrganizations ? `organizations/${ownerId}` : null;
+  },
+});
 
 const idColumn: Column<SubscriptionRecord | PaymentRecord> = {
   label: 'ID',
@@ -112,7 +119,7 @@ const renewalOf = ({ status, cancelAtPeriodEnd, cancellationReason }: Subscripti
 const endOf = ({ status, endedAt, currentPeriodEnd }: SubscriptionRecord): string | null =>
   ENDED.has(status) ? endedAt : currentPeriodEnd;
 
-/** The columns beside the user. */
+/** The columns beside the owner. */
 export const subscriptionColumns: readonly Column<SubscriptionRecord>[] = [
   { label: 'Status', text: ({ status }) => status, kind: 'status' },
   { label: 'Plan', text: ({ plan }) => plan },
@@ -125,7 +132,7 @@ export const subscriptionColumns: readonly Column<SubscriptionRecord>[] = [
 const refundOf = ({ refundedAmount, currency }: PaymentRecord): string | null =>
   refundedAmount === 0 ? null : writeAmount(refundedAmount, currency);
 
-/** The columns beside the user. */
+/** The columns beside the owner. */
 export const paymentColumns: readonly Column<PaymentRecord>[] = [
   { label: 'Status', text: ({ status }) => status, kind: 'status' },
   { label: 'Amount', text: ({ amount, currency }) => writeAmount(amount, currency), kind: 'number' },

@@ -1,4 +1,5 @@
 import { type TSchema, Type } from 'typebox';
+import { isOrganizationId } from '../../core/http/identity.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { Email } from '../../core/http/schemas.js';
 import type { Clock } from '../../core/kernel/clock.js';
@@ -38,6 +39,11 @@ export interface MailsPluginOptions {
   clock: Clock;
 }
 
+const linkToOwner = (id: string) =>
+  isOrganizationId(id)
+    ? { href: `../organizations/${id}`, label: 'Show the organization' }
+    : { href: `../users/${id}`, label: 'Show the user' };
+
 /** The outbox and the templates. */
 export async function mailsPlugin(
   fastify: FastifyTypebox,
@@ -46,7 +52,7 @@ export async function mailsPlugin(
   registerList(fastify, console, {
     ...outboxList({ list: mails.list, resolveUser, mailHref: ({ id }) => `mails/${id}`, clock }),
     links: [{ path: 'mails/templates', label: 'Templates and test e-mails' }],
-    search: { label: 'User', hint: 'A user ID or e-mail address.', maxLength: 254 },
+    search: { label: 'User', hint: 'The ID or e-mail address of a user.', maxLength: 254 },
     item: mails.schema,
     empty: 'There are no e-mails yet. To check that they arrive, open the templates and send a test e-mail.',
   });
@@ -74,7 +80,7 @@ export async function mailsPlugin(
       actions: [
         ...(mail.canRetry ? [{ href: `${id}/retry`, label: 'Send again' }] : []),
         { href: `templates/${mail.template}`, label: 'Show the template' },
-        ...(userId === null ? [] : [{ href: `../users/${userId}`, label: 'Show the user' }]),
+        ...(userId === null ? [] : [linkToOwner(userId)]),
       ],
     }),
   });

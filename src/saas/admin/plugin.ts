@@ -6,9 +6,11 @@ import type { Console } from '../../shared/console-kit/console.js';
 import type { CustomSettingsService } from '../settings/custom.js';
 import type { SettingsService } from '../settings/service.js';
 import { auditPagePlugin } from './audit.js';
-import { type BillingSource, billingPagesPlugin } from './billing.js';
+import { type BillingSource, billingPagesPlugin, ownerColumnOf } from './billing.js';
 import { helpPlugin, type Installation } from './help.js';
 import { type MailsSource, mailsPlugin } from './mails.js';
+import { organizationActionsPlugin } from './organization-actions.js';
+import { type OrganizationsSource, organizationsPlugin } from './organizations.js';
 import { type OverviewSources, overviewPlugin } from './overview.js';
 import { settingsPagePlugin } from './settings.js';
 import type { UserAdministration } from './user-actions.js';
@@ -26,6 +28,8 @@ export interface AdminSources {
   webhooks: EventsSource;
   mails: MailsSource;
   audit: AuditSearch;
+  /** Absent if they are not enabled. */
+  organizations: OrganizationsSource | undefined;
   settings: SettingsService;
   customSettings: CustomSettingsService | undefined;
   installation: Installation;
@@ -39,13 +43,16 @@ export interface AdminPluginOptions extends AdminSources {
   backgroundTasks: BackgroundTasks;
 }
 
-/** The navigation of the admin area, in this order. Webhooks are part of it only if they are enabled. */
-export const sectionsOf = ({ endpoints }: AdminSources) =>
-  SECTIONS.filter(({ path }) => path !== 'endpoints' || endpoints);
+/** The navigation of the admin area, in this order. Organizations and webhooks are part of it only if they are enabled. */
+export const sectionsOf = ({ endpoints, organizations }: AdminSources) =>
+  SECTIONS.filter(
+    ({ path }) => (path !== 'endpoints' || endpoints) && (path !== 'organizations' || organizations),
+  );
 
 const SECTIONS = [
   { path: '', label: 'Overview' },
   { path: 'users', label: 'Users' },
+  { path: 'organizations', label: 'Organizations' },
   { path: 'subscriptions', label: 'Subscriptions' },
   { path: 'payments', label: 'Payments' },
   { path: 'webhooks', label: 'Payment events' },
@@ -58,12 +65,19 @@ const SECTIONS = [
 
 /** The pages of the admin area. */
 export async function adminPlugin(fastify: FastifyTypebox, deps: AdminPluginOptions): Promise<void> {
-  const { console, users, clock } = deps;
+  const { console, users, clock, organizations } = deps;
   const resolveUser = createResolveUser(users.directory);
   await fastify.register(overviewPlugin, { ...deps, sources: deps.overview });
   await fastify.register(usersPlugin, { console, users: users.directory });
   await fastify.register(userPagePlugin, { console, users, sources: deps.userSections, clock });
-  await fastify.register(billingPagesPlugin, { console, billing: deps.billing, resolveUser });
+  if (organizations) {
+    const { audit, userSections: sources } = deps;
+    const options = { console, organizations, users, sources, audit, resolveUser, clock };
+    await fastify.register(organizationsPlugin, options);
+    await fastify.register(organizationActionsPlugin, options);
+  }
+  const ownerColumn = ownerColumnOf(organizations !== undefined);
+  await fastify.register(billingPagesPlugin, { console, billing: deps.billing, resolveUser, ownerColumn });
   await fastify.register(webhooksPlugin, { console, events: deps.webhooks, resolveUser });
   if (deps.endpoints) await fastify.register(deps.endpoints, { console });
   await fastify.register(mailsPlugin, { console, mails: deps.mails, resolveUser, clock });

@@ -49,7 +49,7 @@ export interface UserAdministration {
 const Roles = Type.String({ accepts: 'roles, separated by commas', pattern: '^[a-z0-9_, -]{0,4096}$' });
 
 /** Longer than the provider takes, which is called several times. */
-const PROVIDER_TIMEOUT_MS = 20_000;
+export const PROVIDER_TIMEOUT_MS = 20_000;
 
 /** The links of the user page to the actions that apply to a user. */
 export function linksTo(
@@ -91,7 +91,7 @@ export async function userActionsPlugin(
   fastify: FastifyTypebox,
   { console, users, clock }: { console: Console; users: UserAdministration; clock: Clock },
 ): Promise<void> {
-  const { directory, accounts, suspension, grants, plans, resync, secondFactors, passkeys } = users;
+  const { directory, accounts, suspension, secondFactors, passkeys } = users;
   const register = actionsOn<OperatedUser>(fastify, console, {
     path: 'users/:id',
     section: 'users',
@@ -159,51 +159,7 @@ export async function userActionsPlugin(
     done: 'The link will be sent within seconds.',
   });
 
-  await register('grant', {
-    title: ({ email }) => `Grant a plan to ${email}`,
-    consequences:
-      'The user has access to the plan in addition to purchased ones. The payment provider is not involved. An earlier grant is replaced.',
-    button: 'Grant plan',
-    fields: Type.Object({
-      plan: Type.String({ accepts: 'the name of a plan', maxLength: 100, pattern: '^[\\w .-]+$' }),
-      until: Type.Optional(
-        Type.String({ accepts: 'a date, like 2027-01-31', pattern: '^\\d{4}-\\d{2}-\\d{2}$' }),
-      ),
-    }),
-    inputs: [
-      {
-        name: 'plan',
-        label: 'Plan',
-        isRequired: true,
-        maxLength: 100,
-        ...(plans && { options: [...plans].map((plan) => ({ value: plan, label: plan })) }),
-      },
-      {
-        name: 'until',
-        label: 'Last day',
-        hint: 'In UTC, like 2027-01-31. Empty: until you withdraw the plan.',
-        maxLength: 10,
-      },
-    ],
-    values: ({ granted }) => ({
-      plan: granted?.plan ?? '',
-      until: granted?.until ? toTimestamp(Date.parse(granted.until) - 1).slice(0, 10) : '',
-    }),
-    run: ({ id }, { plan, until }, by) => {
-      const end = until === undefined ? {} : { until: endOf(until, clock.now()) };
-      return grants.grant(id, { plan, ...end }, by);
-    },
-    done: 'The plan was granted.',
-  });
-
-  await register('revoke-grant', {
-    title: ({ email }) => `Withdraw the granted plan of ${email}`,
-    consequences: 'The user keeps purchased plans only.',
-    button: 'Withdraw plan',
-    isDestructive: true,
-    run: ({ id }, _, by) => grants.revoke(id, by),
-    done: 'The granted plan was withdrawn.',
-  });
+  await registerPlanActions(register, users, { clock, kind: 'user', nameOf: ({ email }) => email });
 
   if (secondFactors) {
     await register('remove-second-factor', {
@@ -233,18 +189,6 @@ export async function userActionsPlugin(
       done: 'The passkeys were removed.',
     });
   }
-  if (resync) {
-    await register('resync', {
-      title: ({ email }) => `Sync with the payment provider: ${email}`,
-      consequences:
-        'The subscriptions of the user are read from the payment provider and replace the stored ones.',
-      button: 'Sync',
-      timeoutMs: PROVIDER_TIMEOUT_MS,
-      run: ({ id }, _, by) => resync(id, by),
-      done: 'The subscriptions are those of the payment provider.',
-    });
-  }
-
   await register('delete', {
     title: ({ email }) => `Delete ${email}`,
     consequences:
@@ -279,6 +223,69 @@ export async function userActionsPlugin(
     done: 'The session has ended.',
     returnTo: ({ userId }) => `users/${userId}`,
   });
+}
+
+/** The actions on what an owner of subscriptions holds: a user or an organization. */
+export async function registerPlanActions<Owner extends Pick<OperatedUser, 'id' | 'granted'>>(
+  register: ReturnType<typeof actionsOn<Owner>>,
+  { grants, plans, resync }: Pick<UserAdministration, 'grants' | 'plans' | 'resync'>,
+  { clock, kind, nameOf }: { clock: Clock; kind: 'user' | 'organization'; nameOf(owner: Owner): string },
+): Promise<void> {
+  await register('grant', {
+    title: (owner) => `Grant a plan to ${nameOf(owner)}`,
+    consequences: `The ${kind} has access to the plan in addition to purchased ones. The payment provider is not involved. An earlier grant is replaced.`,
+    button: 'Grant plan',
+    fields: Type.Object({
+      plan: Type.String({ accepts: 'the name of a plan', maxLength: 100, pattern: '^[\\w .-]+$' }),
+      until: Type.Optional(
+        Type.String({ accepts: 'a date, like 2027-01-31', pattern: '^\\d{4}-\\d{2}-\\d{2}$' }),
+      ),
+    }),
+    inputs: [
+      {
+        name: 'plan',
+        label: 'Plan',
+        isRequired: true,
+        maxLength: 100,
+        ...(plans && { options: [...plans].map((plan) => ({ value: plan, label: plan })) }),
+      },
+      {
+        name: 'until',
+        label: 'Last day',
+        hint: 'In UTC, like 2027-01-31. Empty: until you withdraw the plan.',
+        maxLength: 10,
+      },
+    ],
+    values: ({ granted }) => ({
+      plan: granted?.plan ?? '',
+      until: granted?.until ? toTimestamp(Date.parse(granted.until) - 1).slice(0, 10) : '',
+    }),
+    run: ({ id }, { plan, until }, by) => {
+      const end = until === undefined ? {} : { until: endOf(until, clock.now()) };
+      return grants.grant(id, { plan, ...end }, by);
+    },
+    done: 'The plan was granted.',
+  });
+
+  await register('revoke-grant', {
+    title: (owner) => `Withdraw the granted plan of ${nameOf(owner)}`,
+    consequences: `The ${kind} keeps purchased plans only.`,
+    button: 'Withdraw plan',
+    isDestructive: true,
+    run: ({ id }, _, by) => grants.revoke(id, by),
+    done: 'The granted plan was withdrawn.',
+  });
+
+  if (resync) {
+    await register('resync', {
+      title: (owner) => `Sync with the payment provider: ${nameOf(owner)}`,
+      consequences: `The subscriptions of the ${kind} are read from the payment provider and replace the stored ones.`,
+      button: 'Sync',
+      timeoutMs: PROVIDER_TIMEOUT_MS,
+      run: ({ id }, _, by) => resync(id, by),
+      done: 'The subscriptions are those of the payment provider.',
+    });
+  }
 }
 
 /** The end of a day (UTC). @throws VALIDATION_ERROR if there is no such day, or it has ended */

@@ -69,7 +69,7 @@ const UserDetails = Type.Object({
 type UserDetails = Static<typeof UserDetails>;
 
 /** Rows of each list on the page, which stays small for a user with many sessions. */
-const LISTED = 10;
+export const LISTED = 10;
 
 /** The page of a user, and what the operator can change there. */
 export async function userPagePlugin(
@@ -191,12 +191,12 @@ async function sectionView(section: UserSection<never>, userId: string, root: st
     heading: title,
     tableLabel: title,
     empty,
-    moreHref: items.length < LISTED ? undefined : root + path(userId),
+    moreHref: !path || items.length < LISTED ? undefined : root + path(userId),
     ...tableOf(columns, items, root),
   };
 }
 
-const writeLimit = ({ name, limit, used, credits }: Static<typeof UsedLimit>): string =>
+export const writeLimit = ({ name, limit, used, credits }: Static<typeof UsedLimit>): string =>
   `${name} ${used} of ${limit ?? 'any number'}${credits > 0 ? ` and ${credits} credits` : ''}`;
 
 /** Terms and descriptions. */

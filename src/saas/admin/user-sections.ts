@@ -5,6 +5,7 @@ import type { EmailService, MailSummary } from '../../shared/email/service.js';
 import type { PurchaseList } from '../billing/purchases.js';
 import type { BillingRecords } from '../billing/records.js';
 import type { Purchase } from '../billing/schemas.js';
+import type { OwnOrganization } from '../organizations/schemas.js';
 import { paymentColumns, subscriptionColumns, writeAmount } from './billing.js';
 
 /** A list on the page of a user. */
@@ -14,8 +15,8 @@ export interface UserSection<Item> {
   /** The first items, the newest first. */
   read(userId: string, limit: number): Promise<readonly Item[]>;
   empty: string;
-  /** The complete list, relative to the root. */
-  path(userId: string): string;
+  /** The complete list, relative to the root; absent if the section is complete. */
+  path?(userId: string): string;
 }
 
 export interface UserSectionSources {
@@ -23,6 +24,8 @@ export interface UserSectionSources {
   purchases: PurchasesSource;
   mails: EmailService;
   audit: ListedAudit;
+  /** The organizations of a user; absent if they are not enabled. */
+  organizations: ((userId: string) => Promise<OwnOrganization[]>) | undefined;
 }
 
 export interface PurchasesSource {
@@ -36,6 +39,13 @@ export const purchaseColumns: readonly Column<Purchase>[] = [
   { label: 'Plan', text: ({ plan }) => plan },
   { label: 'Amount', text: ({ amount, currency }) => writeAmount(amount, currency), kind: 'number' },
   { label: 'Purchased', text: ({ purchasedAt }) => purchasedAt, kind: 'time' },
+  { label: 'ID', text: ({ id }) => id, kind: 'code' },
+];
+
+const membershipColumns: readonly Column<OwnOrganization>[] = [
+  { label: 'Name', text: ({ name }) => name, href: ({ id }) => `organizations/${id}` },
+  { label: 'Role', text: ({ role }) => role, kind: 'status' },
+  { label: 'Members', text: ({ members }) => members, kind: 'number' },
   { label: 'ID', text: ({ id }) => id, kind: 'code' },
 ];
 
@@ -58,9 +68,19 @@ const section = <Item>(given: UserSection<Item>): UserSection<never> => given as
 
 /** What the other domains store about a user: the first rows, with links to the lists. */
 export function createUserSections(sources: UserSectionSources): readonly UserSection<never>[] {
-  const { billing, purchases, mails, audit } = sources;
+  const { billing, purchases, mails, audit, organizations } = sources;
   const first = (userId: string, limit: number) => ({ ownerId: userId, limit, after: undefined });
   return [
+    ...(organizations
+      ? [
+          section({
+            title: 'Organizations',
+            columns: membershipColumns,
+            read: organizations,
+            empty: 'The user belongs to no organization.',
+          }),
+        ]
+      : []),
     section({
       title: 'Subscriptions',
       columns: subscriptionColumns,

@@ -100,9 +100,9 @@ export async function webhooksPlugin(
   await registerAction(fastify, console, {
     path: 'webhooks/:id/assign',
     section: 'webhooks',
-    title: ({ type }) => `Assign ${type} to a user`,
+    title: ({ type }) => `Assign ${type} to a user or an organization`,
     consequences:
-      'The event is processed for this user, and so are further events of its customer. A customer cannot be assigned to another user later.',
+      'The event is processed for this user or organization, and so are further events of its customer. A customer cannot be assigned to another one later.',
     button: 'Assign',
     fields: Type.Object({
       user: Type.String({
@@ -114,7 +114,7 @@ export async function webhooksPlugin(
     inputs: [
       {
         name: 'user',
-        label: 'User',
+        label: 'User or organization',
         hint: 'The ID or the e-mail address of a user, or the ID of an organization.',
         isRequired: true,
         maxLength: 254,
@@ -128,7 +128,7 @@ export async function webhooksPlugin(
       }
       return events.assign(id, ownerId, by);
     },
-    done: 'The event was assigned to the user. Its outcome is below.',
+    done: 'The event was assigned. Its outcome is below.',
     returnTo: ({ id }) => `webhooks/${id}`,
   });
 }

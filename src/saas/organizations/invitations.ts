@@ -1,9 +1,9 @@
+import { mustBe } from '../../core/config/validation-messages.js';
 import { canonicalEmail } from '../../core/http/mailboxes.js';
 import type { RequestSource } from '../../core/http/routes.js';
-import type { User } from '../../core/http/schemas.js';
-import { toTimestamp } from '../../core/http/schemas.js';
+import { Email, matchesSchema, toTimestamp, type User } from '../../core/http/schemas.js';
 import { DAY, MINUTE } from '../../core/kernel/clock.js';
-import { httpErrors } from '../../core/kernel/errors.js';
+import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { isSecretOf, newToken, sha256 } from '../../core/kernel/secrets.js';
 import { decideAndCommit } from '../../core/ops/commit.js';
 import { allOf, readPage } from '../../core/storage/pages.js';
@@ -12,7 +12,7 @@ import type { MemberOf } from './access.js';
 import type { OrganizationDependencies } from './dependencies.js';
 import { organizationErrors } from './errors.js';
 import type { InvitationMail } from './mails.js';
-import type { Members } from './members.js';
+import type { ActingSource, Members } from './members.js';
 import { MEMBER } from './roles.js';
 import type { Invitation, ReceivedInvitation } from './schemas.js';
 import { type InvitationDocument, invitationId, type MembershipDocument, membershipId } from './store.js';
@@ -48,7 +48,7 @@ export function createInvitations(
   const maySend = ({ role: own }: MembershipDocument, role: string): boolean =>
     roles.permits(own, 'members:manage') && roles.covers(own, role);
 
-  const record = (event: string, subject: string, invitation: InvitationDocument, { ip }: RequestSource) =>
+  const record = (event: string, subject: string, invitation: InvitationDocument, { ip }: ActingSource) =>
     audit.entry({
       event,
       subject,
@@ -86,13 +86,15 @@ export function createInvitations(
     async send(
       by: MemberOf,
       given: { email: string; role?: string | undefined },
-      source: RequestSource,
+      source: ActingSource,
     ): Promise<Invitation> {
       const { role = MEMBER } = given;
       const { organization } = by;
       access.demand(by, 'members:manage');
       members.requireRole(role);
       access.demandRole(by, role);
+      if (!matchesSchema(given.email, Email))
+        throw invalidFields({ path: 'email', message: mustBe(Email, given.email) });
       const inviter = await users.require(by.membership.userId);
       // The mail contains the name of the organization, which anyone can choose.
       if (!inviter.emailVerified)

@@ -2,6 +2,7 @@ import type { RequestSource } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { defined } from '../../core/kernel/fields.js';
+import { actorOf } from '../../core/ops/audit.js';
 import { type CommitPart, decideAndCommit } from '../../core/ops/commit.js';
 import { allOf, readPage } from '../../core/storage/pages.js';
 import type { Acting, MemberOf } from './access.js';
@@ -17,8 +18,8 @@ const MAX_ORGANIZATIONS = 200;
 /** Members that are read to find the next owner of an organization. */
 const MAX_CANDIDATES = 20;
 
-/** From where a change is made; `local` for the host. */
-export type ActingSource = Pick<RequestSource, 'ip'>;
+/** From where a change is made, `local` for the host, and by which operator. */
+export type ActingSource = Pick<RequestSource, 'ip'> & { by?: string };
 
 export type Members = ReturnType<typeof createMembers>;
 
@@ -114,12 +115,12 @@ export function createMembers(deps: OrganizationDependencies) {
     name: string,
     { organization, membership }: Acting,
     detail: { member: string; [more: string]: string },
-    { ip }: ActingSource,
+    source: ActingSource,
   ) =>
     audit.entry({
       event: name,
       subject: membership?.userId ?? detail.member,
-      ip,
+      ...actorOf(source),
       detail: JSON.stringify({ organization: organization.id, ...detail }),
     });
 
@@ -150,6 +151,9 @@ export function createMembers(deps: OrganizationDependencies) {
     adding,
     joining,
     requireRole,
+
+    /** @throws NOT_FOUND */
+    find: async (organizationId: string, userId: string) => viewOf(await find(organizationId, userId)),
 
     /** The members, the oldest first. */
     async list(organizationId: string, after: string | undefined, limit?: number) {

@@ -3,6 +3,7 @@ import type { EventOf } from '../../core/ops/events.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { createOrganizationAccess } from './access.js';
+import { createOrganizationAdministration } from './administration.js';
 import type { OrganizationBilling } from './billing.js';
 import type { OrganizationUsers } from './dependencies.js';
 import type { OrganizationEvents } from './events.js';
@@ -49,8 +50,10 @@ export function createOrganizationsModule(
     roles,
     access,
     organizations,
+    /** For operators. */
+    administration: createOrganizationAdministration(deps),
     /** For the host. */
-    api: createOrganizationApi(organizations, members),
+    api: createOrganizationApi(organizations, members, invitations, access),
     members,
     invitations,
     plugin: (fastify: FastifyTypebox) =>

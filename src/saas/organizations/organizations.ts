@@ -1,23 +1,24 @@
-import { mustBe } from '../../core/config/validation-messages.js';
+import type { TSchema } from 'typebox';
+import { problemsOf } from '../../core/config/options.js';
 import { ORGANIZATION_ID_PREFIX } from '../../core/http/identity.js';
 import type { RequestSource } from '../../core/http/routes.js';
-import { DisplayName, matchesSchema } from '../../core/http/schemas.js';
 import { DAY } from '../../core/kernel/clock.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { defined } from '../../core/kernel/fields.js';
 import { newId, newToken } from '../../core/kernel/secrets.js';
+import { actorOf } from '../../core/ops/audit.js';
 import { decideAndCommit } from '../../core/ops/commit.js';
 import type { Job } from '../../core/ops/jobs.js';
 import { UniqueViolation } from '../../core/storage/collection.js';
 import { allOf, pagesOf } from '../../core/storage/pages.js';
 import { fixedWindow } from '../../core/throttle/throttle.js';
-import { type Acting, type MemberOf, toOrganizationView } from './access.js';
+import { type Acting, toOrganizationView } from './access.js';
 import type { OrganizationDependencies } from './dependencies.js';
 import { organizationErrors } from './errors.js';
-import type { Members } from './members.js';
+import type { ActingSource, Members } from './members.js';
 import { OWNER } from './roles.js';
-import { type NewOrganization, type OrganizationChange, type OwnOrganization, Slug } from './schemas.js';
-import { type MembershipDocument, membershipId, type OrganizationDocument } from './store.js';
+import { NewOrganization, OrganizationChange, type OwnOrganization } from './schemas.js';
+import { type MembershipDocument, membershipId, type OrganizationDocument, searchNameOf } from './store.js';
 
 /** Organizations that a user creates; the key is the user. */
 const CREATION = fixedWindow('organization.create', 20, DAY);
@@ -32,6 +33,12 @@ const RESERVED = new Set(
     /\s+/,
   ),
 );
+
+/** For pages and the host, whose values no route has checked. @throws VALIDATION_ERROR */
+function requireValid(schema: TSchema, given: unknown): void {
+  const problems = problemsOf(schema, given);
+  if (problems.length > 0) throw invalidFields(...problems);
+}
 
 /** Where the host's changes come from. */
 export const HOST = { ip: 'local' } as const;
@@ -74,6 +81,7 @@ export function createOrganizations(deps: OrganizationDependencies & { members: 
       const organization: OrganizationDocument = {
         id: newId(ORGANIZATION_ID_PREFIX, clock, random),
         name: name.trim(),
+        searchName: searchNameOf(name),
         slug: slug ?? (await freeSlug(name)),
         owners: 1,
         members: 1,
@@ -116,17 +124,14 @@ export function createOrganizations(deps: OrganizationDependencies & { members: 
   return {
     /** By a user, who owns it. @param slug default: one made of the name @throws SLUG_TAKEN, TOO_MANY_ORGANIZATIONS, RATE_LIMITED */
     async create(userId: string, given: NewOrganization, source: RequestSource): Promise<OwnOrganization> {
+      requireValid(NewOrganization, given);
       await throttle.countKey(CREATION, userId, source.ip);
       return create(userId, given, source);
     },
 
     /** On behalf of the host, for an owner. @throws VALIDATION_ERROR, SLUG_TAKEN, TOO_MANY_ORGANIZATIONS; NOT_FOUND for an unknown user */
     async createFor(userId: string, given: NewOrganization): Promise<OwnOrganization> {
-      const { name, slug } = given;
-      if (typeof name !== 'string' || !matchesSchema(name, DisplayName))
-        throw invalidFields({ path: 'name', message: mustBe(DisplayName, name) });
-      if (slug !== undefined && !(typeof slug === 'string' && matchesSchema(slug, Slug)))
-        throw invalidFields({ path: 'slug', message: mustBe(Slug, slug) });
+      requireValid(NewOrganization, given);
       return create(userId, given, HOST);
     },
 
@@ -147,12 +152,13 @@ export function createOrganizations(deps: OrganizationDependencies & { members: 
       });
     },
 
-    /** @throws ROLE_REQUIRED, SLUG_TAKEN, ORGANIZATION_NOT_FOUND */
+    /** @throws ROLE_REQUIRED, VALIDATION_ERROR, SLUG_TAKEN, ORGANIZATION_NOT_FOUND */
     async update(
-      member: MemberOf,
+      member: Acting,
       change: OrganizationChange,
-      { ip }: RequestSource,
-    ): Promise<OwnOrganization> {
+      source: ActingSource,
+    ): Promise<OrganizationDocument> {
+      requireValid(OrganizationChange, change);
       const { name, slug, logoUrl, billingEmail } = change;
       if (name !== undefined || slug !== undefined || logoUrl !== undefined)
         access.demand(member, 'organization:update');
@@ -161,12 +167,16 @@ export function createOrganizations(deps: OrganizationDependencies & { members: 
       if (billingEmail !== undefined) access.demand(member, 'billing:manage');
       const { id } = member.organization;
       if (slug !== undefined && slug !== member.organization.slug) {
-        await throttle.countKey(SLUGS, member.membership.userId, ip);
+        if (member.membership) await throttle.countKey(SLUGS, member.membership.userId, source.ip);
         if (RESERVED.has(slug)) throw organizationErrors.SLUG_TAKEN();
       }
       const isOnInvoices = name !== undefined || billingEmail !== undefined;
       const own = { name: name?.trim(), slug, logoUrl: logoUrl ?? undefined, billingEmail };
-      const set = defined({ ...own, ...(isOnInvoices && billing.profileMark()) });
+      const set = defined({
+        ...own,
+        ...(name !== undefined && { searchName: searchNameOf(name) }),
+        ...(isOnInvoices && billing.profileMark()),
+      });
       const after = { ...member.organization, ...set };
       if (logoUrl === null) delete after.logoUrl;
       const { committed } = await commit([
@@ -178,22 +188,22 @@ export function createOrganizations(deps: OrganizationDependencies & { members: 
         isOnInvoices ? billing.profileChanged : undefined,
         audit.entry({
           event: 'organization.updated',
-          subject: member.membership.userId,
-          ip,
+          ...(member.membership && { subject: member.membership.userId }),
+          ...actorOf(source),
           detail: JSON.stringify({ organization: id, ...change }),
         }),
       ]).catch((error: unknown) => {
         throw error instanceof UniqueViolation ? organizationErrors.SLUG_TAKEN() : error;
       });
       if (!committed) throw organizationErrors.ORGANIZATION_NOT_FOUND();
-      return access.view({ ...member, organization: after });
+      return after;
     },
 
     /**
      * Cancels the subscriptions of the organization and deletes it.
      * @throws ROLE_REQUIRED unless the member is an owner; PAYMENT_PROVIDER_ERROR as for accounts: a job completes the deletion
      */
-    async delete(by: Acting, { ip }: Pick<RequestSource, 'ip'>): Promise<void> {
+    async delete(by: Acting, source: ActingSource): Promise<void> {
       access.demandRole(by, OWNER);
       const { organization, membership } = by;
       const { id } = organization;
@@ -204,7 +214,7 @@ export function createOrganizations(deps: OrganizationDependencies & { members: 
         audit.entry({
           event: 'organization.closed',
           ...(membership && { subject: membership.userId }),
-          ip,
+          ...actorOf(source),
           detail: id,
         }),
       ]);

@@ -116,7 +116,8 @@ async function organizationRoutes(
     },
     async (request) => {
       const member = await memberOf(request);
-      return ok({ organization: await organizations.update(member, request.body, requestSource(request)) });
+      const organization = await organizations.update(member, request.body, requestSource(request));
+      return ok({ organization: access.view({ ...member, organization }) });
     },
   );
 

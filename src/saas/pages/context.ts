@@ -8,7 +8,7 @@ import type { AuthService } from '../auth/service.js';
 import type { formatAmount } from '../billing/mails.js';
 import type { BillingModule } from '../billing/module.js';
 import type { Federation } from '../login-providers/service.js';
-import type { Invitations } from '../organizations/invitations.js';
+import type { OrganizationsModule } from '../organizations/module.js';
 import type { PasskeyFlows } from '../passkeys/service.js';
 import type { Destination, PageSessions } from './session.js';
 
@@ -28,7 +28,7 @@ export interface UserPagesModuleOptions {
   /** Absent if nothing can be bought. */
   billing: BillingModule | undefined;
   /** Absent if organizations are not enabled. */
-  invitations: Invitations | undefined;
+  organizations: OrganizationsModule | undefined;
   formatAmount: typeof formatAmount;
   /** The cookie of the API with the refresh token. */
   sessionCookie: Cookie;

@@ -12,7 +12,10 @@ import { createPageSessions, destinationOf, STATE_LIFETIME_MS } from './session.
 import { createSignInPages } from './sign-in-pages.js';
 import { createSignUpForm } from './sign-up.js';
 
-/** The pages for users of saas-backend: sign-in, sign-up, address, connected providers and billing. */
+/** The page of an organization, or its page for owners. */
+const ORGANIZATION_PAGE = /^\/organization\/org_\w+(?:\/ownership$)?/;
+
+/** The pages for users of saas-backend: sign-in, sign-up, address, connected providers, organizations and billing. */
 export type UserPagesModule = ReturnType<typeof createUserPagesModule>;
 
 export function createUserPagesModule({ clock, random }: ModuleContext, options: UserPagesModuleOptions) {
@@ -35,6 +38,8 @@ export function createUserPagesModule({ clock, random }: ModuleContext, options:
     paths: [
       ...['/address', '/providers', '/agents', '/billing', '/export', '/sign-out'],
       ...[INVITATION_PAGE, IMPERSONATION_PAGE],
+      ORGANIZATION_PAGE,
+      '/organization',
     ],
     /** The pages whose query a sign-in keeps. */
     pagesWithQuery: [INVITATION_PAGE, IMPERSONATION_PAGE],
@@ -47,7 +52,7 @@ export function createUserPagesModule({ clock, random }: ModuleContext, options:
 }
 
 /** The sections of what is configured. */
-function sectionsOf({ path, billing, providers, agents }: UserPagesModuleOptions): Section[] {
+function sectionsOf({ path, billing, providers, agents, organizations }: UserPagesModuleOptions): Section[] {
   const section = (id: string, title: string, text: string, label: string): Section => ({
     id,
     href: `${path()}/${id}`,
@@ -57,6 +62,13 @@ function sectionsOf({ path, billing, providers, agents }: UserPagesModuleOptions
   });
   const sections = [
     billing && section('billing', 'user-billing.title', 'user-billing.explained', 'user-billing.open'),
+    organizations &&
+      section(
+        'organization',
+        'user-organizations.title',
+        'user-organizations.explained',
+        'user-organizations.open',
+      ),
     section('address', 'user-address.title', 'user-address.explained', 'user-address.open'),
     providers &&
       section('providers', 'user-providers.title', 'user-providers.explained', 'user-providers.open'),

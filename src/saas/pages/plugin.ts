@@ -9,6 +9,8 @@ import { codePlugin } from './code.js';
 import type { PageContext } from './context.js';
 import { impersonationPagePlugin } from './impersonation.js';
 import { invitationPlugin } from './invitation.js';
+import { organizationPlugin } from './organization.js';
+import { createOrganizationList, organizationsPlugin } from './organizations.js';
 import { passkeysPlugin } from './passkeys.js';
 import { providersPlugin } from './providers.js';
 import { rejectForeignForm } from './session.js';
@@ -31,7 +33,7 @@ export async function userPagesPlugin(
   fastify: FastifyTypebox,
   options: UserPagesPluginOptions,
 ): Promise<void> {
-  const { providers, passkeys, agents, billing, invitations } = options;
+  const { providers, passkeys, agents, billing, organizations } = options;
   await fastify.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
   fastify.addHook('preHandler', async (request) => {
     if (request.method !== 'POST') return;
@@ -47,7 +49,13 @@ export async function userPagesPlugin(
   if (providers) await fastify.register(providersPlugin, { ...options, providers });
   if (agents) await fastify.register(agentsPagePlugin, { ...options, agents });
   if (billing) await fastify.register(billingPagePlugin, { ...options, billing });
-  if (invitations) await fastify.register(invitationPlugin, { ...options, invitations });
+  if (organizations) {
+    const pages = { ...options, organizations };
+    const list = createOrganizationList(pages);
+    await fastify.register(invitationPlugin, { ...options, invitations: organizations.invitations });
+    await fastify.register(organizationsPlugin, { ...pages, list });
+    await fastify.register(organizationPlugin, { ...pages, list });
+  }
   const { impersonation } = options.accounts;
   if (impersonation) await fastify.register(impersonationPagePlugin, { ...options, impersonation });
   fastify.get('/export', { config: access('recent-person', { page: true }) }, (request, reply) =>

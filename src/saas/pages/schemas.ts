@@ -1,5 +1,5 @@
 import { type TProperties, Type } from 'typebox';
-import { Closed } from '../../core/http/schemas.js';
+import { After, Closed } from '../../core/http/schemas.js';
 
 /** The body of a form of the account pages; `form` proves that a page of this session contained it. */
 const ownForm = <Fields extends TProperties>(fields: Fields) =>
@@ -118,6 +118,29 @@ const change = { price: PriceId, subscription: Type.Optional(SubscriptionId) };
 export const ChangeBody = ownForm({ ...change, when: Type.Optional(Type.Literal('period_end')) });
 export const ChangeQuery = Type.Object(change);
 export const PriceQuery = Type.Object({ price: PriceId });
+
+const Id = Type.String({ accepts: 'an ID', pattern: '^[\\w-]{1,100}$' });
+export const OrganizationParams = Type.Object({
+  organization: Type.String({ accepts: 'the ID or the slug of an organization', pattern: '^[\\w-]{1,100}$' }),
+});
+export const OrganizationQuery = Type.Object({ done, after: After, invited: After });
+export const OrganizationNameBody = ownForm({ name: Typed });
+/** Empty for none. */
+export const ChosenOrganizationBody = ownForm({
+  organization: Type.String({ accepts: 'the ID of an organization', pattern: '^[\\w-]{0,100}$' }),
+});
+export const InvitationIdBody = ownForm({ id: Id });
+/** The fields that the role of the member permits to change. */
+export const OrganizationBody = ownForm({
+  name: Type.Optional(Typed),
+  slug: Type.Optional(Typed),
+  logoUrl: Type.Optional(Typed),
+  billingEmail: Type.Optional(Typed),
+});
+export const MemberBody = ownForm({ user: Id });
+export const MemberRoleBody = ownForm({ user: Id, role: Typed });
+export const InviteBody = ownForm({ email: Typed, role: Typed });
+export const OrganizationDeletionBody = ownForm({ confirm: Typed });
 
 export const PasskeyBody = Closed({
   ceremony: Type.String({

@@ -30,8 +30,8 @@ export type PersonGuard = ReturnType<typeof createPersonGuard>;
 
 export interface PersonGuardOptions {
   signIn: SignIn;
-  /** Further pages that a sign-in returns to, below the account page: `/address`. */
-  furtherPages?: readonly string[];
+  /** Further pages that a sign-in returns to, below the account page: `/address`, or what an expression finds. The first one counts. */
+  furtherPages?: readonly (string | RegExp)[];
   /** How old a sign-in may be for what cannot be undone, in milliseconds. Default: 15 minutes. */
   maxAuthenticationAge?: number;
 }
@@ -49,7 +49,11 @@ export function createPersonGuard(options: PersonGuardOptions, clock: Clock) {
   /** The page that a person wanted to see; after a form, the one that contains it. */
   const pageOf = ({ url, server: { prefix } }: FastifyRequest): string => {
     const [path = ''] = url.slice(prefix.length).split('?');
-    return known.find((page) => path === page || path.startsWith(`${page}/`)) ?? '';
+    const isBelow = (page: string) => path === page || path.startsWith(`${page}/`);
+    const found = known.map((page) =>
+      typeof page === 'string' ? isBelow(page) && page : page.exec(path)?.[0],
+    );
+    return found.find(Boolean) || '';
   };
 
   const admitWithin = (within: number) => async (request: FastifyRequest, reply: FastifyReply) => {

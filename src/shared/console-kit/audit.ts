@@ -15,7 +15,7 @@ export interface AuditListOptions {
   /** An example of the beginning of an event. */
   example: string;
   /** Which records a text means: those of a subject or those that contain one of several names. */
-  resolve(text: string): Promise<Pick<AuditQuery, 'subject' | 'subjects'>>;
+  resolve(text: string): Promise<Pick<AuditQuery, 'subject' | 'subjects' | 'about'>>;
   /** The page about the subject of a record. */
   pathOf(subject: string): string | null;
 }

@@ -241,7 +241,15 @@ export function insertOrganization(store: Store, id: string, more: Partial<Organ
     subscriptionPlan: 'free',
   };
   return organizationCollections(store).organizations.insert({
-    ...{ id, name: 'Analytical Engines', slug: id, ...counts, ...billed, ...more },
+    ...{
+      id,
+      name: 'Analytical Engines',
+      searchName: 'analytical engines',
+      slug: id,
+      ...counts,
+      ...billed,
+      ...more,
+    },
   });
 }
 

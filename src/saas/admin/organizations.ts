@@ -1,0 +1,200 @@
+import type { TSchema } from 'typebox';
+import type { FastifyTypebox } from '../../core/http/routes.js';
+import { toAuditView } from '../../core/ops/audit.js';
+import type { AuditSearch } from '../../core/ops/audit-search.js';
+import { auditColumns } from '../../shared/console-kit/audit.js';
+import type { Console } from '../../shared/console-kit/console.js';
+import { type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
+import { type Column, registerList, tableOf, toMinute } from '../../shared/console-kit/lists.js';
+import type { OperatedOrganization } from '../organizations/administration.js';
+import type { OrganizationsModule } from '../organizations/module.js';
+import type { Invitation, Member } from '../organizations/schemas.js';
+import { paymentColumns, subscriptionColumns } from './billing.js';
+import type { UserAdministration } from './user-actions.js';
+import { LISTED, writeLimit } from './user-page.js';
+import { purchaseColumns, type UserSectionSources } from './user-sections.js';
+import type { ResolveUser } from './users.js';
+
+export interface OrganizationsSource
+  extends Pick<
+    OrganizationsModule,
+    'administration' | 'organizations' | 'members' | 'invitations' | 'roles'
+  > {
+  /** In JSON. */
+  schemas: { organization: TSchema; member: TSchema };
+}
+
+export interface OrganizationsPluginOptions {
+  console: Console;
+  organizations: OrganizationsSource;
+  /** With the services of billing, which are the same for users and organizations. */
+  users: UserAdministration;
+  sources: UserSectionSources;
+  audit: AuditSearch;
+  resolveUser: ResolveUser;
+}
+
+/** The list of organizations, their pages and the lists of their members. */
+export async function organizationsPlugin(
+  fastify: FastifyTypebox,
+  { console, organizations, users, sources, audit }: OrganizationsPluginOptions,
+): Promise<void> {
+  const { administration, members, invitations, schemas } = organizations;
+
+  registerList<OperatedOrganization>(fastify, console, {
+    path: 'organizations',
+    title: 'Organizations',
+    search: { label: 'Search', hint: 'The beginning of a name, a slug, or an ID.', maxLength: 200 },
+    columns,
+    item: schemas.organization,
+    read: administration.list,
+    empty: 'There are no organizations yet. Users create them at POST /api/organizations.',
+  });
+
+  registerList<Member>(fastify, console, {
+    path: 'organizations/:id/members',
+    section: 'organizations',
+    title: 'Members',
+    links: [{ path: 'organizations/:id', label: 'Back to the organization' }],
+    columns: memberColumns(),
+    item: schemas.member,
+    async read({ parameters: { id = '' }, after, limit }) {
+      await administration.find(id);
+      const { members: items, next } = await members.list(id, after, limit);
+      return { items, next };
+    },
+    empty: 'The organization has no members: it is being deleted.',
+  });
+
+  registerDetail<OperatedOrganization>(fastify, console, {
+    path: 'organizations/:id',
+    section: 'organizations',
+    item: schemas.organization,
+    find: ({ id = '' }) => administration.find(id),
+    async view(organization, root) {
+      const { id, name } = organization;
+      const first = { after: undefined, limit: LISTED };
+      const [member, open, held, paid, bought, log, customers, limits] = await Promise.all([
+        members.list(id, undefined, LISTED),
+        invitations.list(id, undefined),
+        sources.billing.subscriptions({ ownerId: id, ...first }),
+        sources.billing.payments({ ownerId: id, ...first }),
+        sources.purchases.page(id, undefined, LISTED),
+        audit.search({ about: id, ...first }),
+        users.listCustomers(id),
+        organization.state === 'active' ? users.listLimits(id) : [],
+      ]);
+      const table = <Item>(
+        heading: string,
+        empty: string,
+        shown: readonly Column<Item>[],
+        items: readonly Item[],
+      ) => ({ heading, empty, ...tableOf(shown, items, root) });
+      return {
+        title: name,
+        facts: [
+          ...factsOf(organization),
+          ...customers.map((customer) => ({ label: 'Customer', text: customer.id, isCode: true })),
+          { label: 'Limits', text: limits.map(writeLimit).join(', ') || null },
+        ],
+        actions: linksTo(organization, users),
+        tables: [
+          table('Members', 'Nobody is a member.', memberColumns(id), member.members),
+          table('Open invitations', 'No invitation is open.', invitationColumns, open.invitations),
+          table('Subscriptions', 'The organization has no subscription.', subscriptionColumns, held.items),
+          table('Payments', 'The organization has made no payment.', paymentColumns, paid.items),
+          table(
+            'One-time purchases',
+            'The organization has bought nothing once.',
+            purchaseColumns,
+            bought.items,
+          ),
+          table(
+            'Audit',
+            'No record about the organization is stored.',
+            logColumns,
+            log.items.map(toAuditView),
+          ),
+        ],
+      };
+    },
+  });
+}
+
+const columns: readonly Column<OperatedOrganization>[] = [
+  { label: 'Name', text: ({ name }) => name, href: ({ id }) => `organizations/${id}` },
+  { label: 'Slug', text: ({ slug }) => slug },
+  { label: 'Members', text: ({ members }) => members, kind: 'number' },
+  { label: 'State', text: ({ state }) => state, kind: 'status' },
+  { label: 'Subscription', text: ({ subscription: { status } }) => status, kind: 'status' },
+  { label: 'Plan', text: ({ subscription: { plan } }) => plan },
+  { label: 'Created', text: ({ createdAt }) => createdAt, kind: 'time' },
+  { label: 'ID', text: ({ id }) => id, kind: 'code' },
+];
+
+/** @param id of the organization; absent: without the actions */
+const memberColumns = (id?: string): readonly Column<Member>[] => [
+  {
+    label: 'E-mail address',
+    text: ({ email, userId }) => email || userId,
+    href: ({ userId }) => `users/${userId}`,
+  },
+  { label: 'Name', text: ({ name }) => name },
+  { label: 'Role', text: ({ role }) => role, kind: 'status' },
+  { label: 'Joined', text: ({ joinedAt }) => joinedAt, kind: 'time' },
+  ...(id === undefined
+    ? []
+    : [
+        {
+          label: 'Role of the member',
+          text: () => 'Change',
+          href: ({ userId }: Member) => `organizations/${id}/members/${userId}/role`,
+        },
+        {
+          label: 'Membership',
+          text: () => 'Remove',
+          href: ({ userId }: Member) => `organizations/${id}/members/${userId}/remove`,
+        },
+      ]),
+];
+
+const invitationColumns: readonly Column<Invitation>[] = [
+  { label: 'To', text: ({ email }) => email },
+  { label: 'Role', text: ({ role }) => role, kind: 'status' },
+  { label: 'Sent', text: ({ createdAt }) => createdAt, kind: 'time' },
+  { label: 'Valid until', text: ({ expiresAt }) => expiresAt, kind: 'time' },
+];
+
+const logColumns = auditColumns((subject) => (subject.startsWith('usr_') ? `users/${subject}` : null));
+
+function linksTo({ id, state, granted }: OperatedOrganization, { resync }: UserAdministration) {
+  const links: [path: string, label: string, applies: boolean][] = [
+    ['members', 'All members', true],
+    ['rename', 'Change name and slug', state === 'active'],
+    ['add-member', 'Add a member', state === 'active'],
+    ['grant', granted === null ? 'Grant a plan' : 'Change the granted plan', state === 'active'],
+    ['revoke-grant', 'Withdraw the granted plan', granted !== null],
+    ['resync', 'Sync with the payment provider', resync !== undefined],
+    ['delete', 'Delete', state === 'active'],
+  ];
+  return links.filter(([, , applies]) => applies).map(([path, label]) => ({ href: `${id}/${path}`, label }));
+}
+
+function factsOf(organization: OperatedOrganization): DetailRow[] {
+  const { id, slug, state, members, owners, billingEmail, subscription, granted, createdAt } = organization;
+  const until = granted?.until ? ` until ${toMinute(granted.until)}` : '';
+  return [
+    { label: 'ID', text: id, isCode: true },
+    { label: 'Slug', text: slug, isCode: true },
+    { label: 'State', text: state },
+    {
+      label: 'Members',
+      text: `${members}, of which ${owners} ${owners === 1 ? 'is an owner' : 'are owners'}`,
+    },
+    { label: 'Address for invoices', text: billingEmail },
+    { label: 'Logo', text: organization.logoUrl },
+    { label: 'Subscription', text: `${subscription.status}, plan ${subscription.plan}` },
+    { label: 'Granted plan', text: granted === null ? 'none' : `${granted.plan}${until}` },
+    { label: 'Created', time: createdAt },
+  ];
+}

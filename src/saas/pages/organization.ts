@@ -1,0 +1,260 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Static, TObject } from 'typebox';
+import { type Localized, message } from '../../core/http/messages.js';
+import type { Page } from '../../core/http/pages.js';
+import { access, type FastifyTypebox, type RequestSource, requestSource } from '../../core/http/routes.js';
+import { invalidFields } from '../../core/kernel/errors.js';
+import type { MemberOf } from '../organizations/access.js';
+import { choicesOf, refusalOf, roleText, viewOfInvitation, viewOfMember } from './organization-views.js';
+import type { OrganizationList, OrganizationPageOptions } from './organizations.js';
+import {
+  EmptyBody,
+  InvitationIdBody,
+  InviteBody,
+  MemberBody,
+  MemberRoleBody,
+  OrganizationBody,
+  OrganizationDeletionBody,
+  OrganizationParams,
+  OrganizationQuery,
+} from './schemas.js';
+
+const NOTICES: Readonly<Record<string, Localized>> = {
+  created: message('user-organization.done.created'),
+  joined: message('user-organization.done.joined'),
+  saved: message('user-organization.done.saved'),
+  role: message('user-organization.done.role'),
+  removed: message('user-organization.done.removed'),
+  invited: message('user-organization.done.invited'),
+  withdrawn: message('user-organization.done.withdrawn'),
+  transferred: message('user-organization.done.transferred'),
+};
+
+/** The forms of the pages, beside which a refusal is shown. */
+type Form = 'members' | 'invite' | 'invitations' | 'settings' | 'leave' | 'transfer' | 'delete';
+
+/** What the last form has done, or what is wrong with it. */
+interface State {
+  notice?: Localized | undefined;
+  problems?: Localized[];
+  /** Absent if the page may have no such form any more. */
+  at?: Partial<Record<Form, true>>;
+  wrong?: Record<string, true>;
+  typed?: Record<string, string>;
+}
+
+const MEMBERS_OF_A_PAGE = 50;
+
+/** The page of an organization, with what the role of the user permits; the services decide once more. */
+export async function organizationPlugin(
+  fastify: FastifyTypebox,
+  { list, ...options }: OrganizationPageOptions & { list: OrganizationList },
+): Promise<void> {
+  const { billing, guard, identityOf, pages, path } = options;
+  const { access: memberships, roles, organizations, members, invitations } = options.organizations;
+  const own = ({ organization }: MemberOf) => `${path()}/organization/${organization.id}`;
+  const userOf = (request: FastifyRequest) => identityOf(request).user;
+  const memberOf = (request: FastifyRequest) =>
+    memberships.memberOf(
+      (request.params as { organization: string }).organization,
+      identityOf(request).user.id,
+    );
+
+  /** Shows a page of the organization, or that the user is no member. */
+  const send = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    page: (request: FastifyRequest, member: MemberOf, state: State) => Promise<Page>,
+    state: State,
+  ) => {
+    const member = await memberOf(request).catch(refusalOf);
+    if ('problem' in member) return list.refuse(request, reply, member);
+    return pages.send(reply, await page(request, member, state));
+  };
+
+  fastify.get(
+    '/organization/:organization',
+    {
+      config: access('person', { page: true }),
+      schema: { params: OrganizationParams, querystring: OrganizationQuery },
+    },
+    (request, reply) => send(request, reply, pageOf, { notice: NOTICES[request.query.done ?? ''] }),
+  );
+
+  fastify.get(
+    '/organization/:organization/ownership',
+    {
+      config: access('recent-person', { page: true }),
+      schema: { params: OrganizationParams, querystring: OrganizationQuery },
+    },
+    (request, reply) => send(request, reply, ownershipOf, {}),
+  );
+
+  /** A form, which leads to the address that `act` returns or shows beside itself why it was refused. */
+  const post = <Body extends TObject>(
+    action: string,
+    form: Form,
+    body: Body,
+    act: (
+      member: MemberOf,
+      given: Static<Body>,
+      source: RequestSource,
+      request: FastifyRequest,
+    ) => Promise<string>,
+  ) => {
+    const isOfOwners = form === 'transfer' || form === 'delete';
+    const page = isOfOwners ? ownershipOf : pageOf;
+    fastify.post(
+      `/organization/:organization/${action}`,
+      {
+        config: access(isOfOwners ? 'recent-person' : 'person', { page: true }),
+        schema: { params: OrganizationParams, body },
+      },
+      async (request, reply) => {
+        const typed = request.body as Record<string, string>;
+        try {
+          const member = await memberOf(request);
+          if (form === 'invite' || form === 'settings')
+            pages.keepForm(request, await pageOf(request, member, { typed }));
+          const given = request.body as Static<Body>;
+          return reply.redirect(await act(member, given, requestSource(request), request), 303);
+        } catch (error) {
+          const refusal = refusalOf(error);
+          const { problem, statusCode, code, field } = refusal;
+          // The organization is closed already; a job completes its deletion.
+          if (code === 'PAYMENT_PROVIDER_ERROR') return list.refuse(request, reply, refusal);
+          const wrong = field === undefined ? {} : { [field]: true as const };
+          const at = code === 'ROLE_REQUIRED' ? {} : { at: { [form]: true as const } };
+          const state = { problems: [problem], ...at, wrong, typed };
+          return send(request, reply.code(statusCode), page, state);
+        }
+      },
+    );
+  };
+
+  post('settings', 'settings', OrganizationBody, async (member, { form: _, ...given }, source) => {
+    const before: Record<string, string> = settingsOf(member);
+    const changed = Object.entries(given).filter(([name, value]) => value.trim() !== before[name]);
+    const change = Object.fromEntries(changed.map(([name, value]) => [name, value.trim()]));
+    const { logoUrl } = change;
+    if (changed.length > 0)
+      await organizations.update(member, { ...change, ...(logoUrl === '' && { logoUrl: null }) }, source);
+    return `${own(member)}?done=saved`;
+  });
+  post('members/role', 'members', MemberRoleBody, async (member, { user, role }, source) => {
+    await members.changeRole(member, user, role, source);
+    return `${own(member)}?done=role`;
+  });
+  post('members/remove', 'members', MemberBody, async (member, { user }, source) => {
+    await members.remove(member, user, source);
+    return `${own(member)}?done=removed`;
+  });
+  post('leave', 'leave', EmptyBody, async (member, _given, source, request) => {
+    await members.remove(member, userOf(request).id, source);
+    return `${path()}/organization?done=left`;
+  });
+  // The same address again sends a new link.
+  post('invite', 'invite', InviteBody, async (member, { email, role }, source) => {
+    await invitations.send(member, { email: email.trim(), role }, source);
+    return `${own(member)}?done=invited`;
+  });
+  post('withdraw', 'invitations', InvitationIdBody, async (member, { id }, source) => {
+    await invitations.withdraw(member, id, source);
+    return `${own(member)}?done=withdrawn`;
+  });
+  post('transfer', 'transfer', MemberBody, async (member, { user }, source) => {
+    await members.transfer(member, user, source);
+    return `${own(member)}?done=transferred`;
+  });
+  post('delete', 'delete', OrganizationDeletionBody, async (member, { confirm }, source) => {
+    if (confirm.trim() !== member.organization.name)
+      throw invalidFields({ path: 'confirm', message: `must be ${member.organization.name}` });
+    await organizations.delete(member, source);
+    return `${path()}/organization?done=deleted`;
+  });
+
+  /** What the user may change of the organization. */
+  const settingsOf = ({ organization, membership }: MemberOf) => {
+    const { name, slug, logoUrl = '', billingEmail } = organization;
+    return {
+      ...(roles.permits(membership.role, 'organization:update') && { name, slug, logoUrl }),
+      ...(roles.permits(membership.role, 'billing:manage') && { billingEmail }),
+    };
+  };
+
+  async function pageOf(request: FastifyRequest, member: MemberOf, state: State): Promise<Page> {
+    const { organization, membership } = member;
+    const { after, invited } = request.query as Static<typeof OrganizationQuery>;
+    const { role } = membership;
+    const mayManage = roles.permits(role, 'members:manage');
+    const [page, sent] = await Promise.all([
+      members.list(organization.id, after, MEMBERS_OF_A_PAGE),
+      mayManage ? invitations.list(organization.id, invited) : null,
+    ]);
+    const settings = settingsOf(member);
+    const seats = billing?.seats.limitOf(organization) ?? Number.POSITIVE_INFINITY;
+    const view = {
+      ...listView(request),
+      path: own(member),
+      name: organization.name,
+      role: message('user-organization.your-role', { role: roleText(role) }),
+      count: message('user-organization.members-count', { count: String(organization.members) }),
+      seats:
+        Number.isFinite(seats) &&
+        message('user-organization.seats', { taken: String(organization.members), seats: String(seats) }),
+      members: page.members.map((one) => {
+        const isSelf = one.userId === membership.userId;
+        const mayChange = mayManage && !isSelf && roles.covers(role, one.role);
+        return { ...viewOfMember(one), isSelf, mayChange, choices: choicesOf(roles, role, one.role) };
+      }),
+      firstHref: after !== undefined && own(member),
+      nextHref: page.next !== null && `${own(member)}?${new URLSearchParams({ after: page.next })}`,
+      mayManage,
+      sent: sent?.invitations.map((one) => ({
+        ...viewOfInvitation(one),
+        mayChange: roles.covers(role, one.role),
+      })),
+      hasSent: (sent?.invitations ?? []).length > 0,
+      moreSentHref: sent?.next != null && `${own(member)}?${new URLSearchParams({ invited: sent.next })}`,
+      choices: choicesOf(roles, role, state.typed?.['role'] ?? 'member'),
+      email: state.typed?.['email'] ?? '',
+      hasSettings: Object.keys(settings).length > 0,
+      settings: { ...settings, ...(state.at?.settings && state.typed) },
+      mayRename: 'name' in settings,
+      mayBill: 'billingEmail' in settings,
+      isOwner: roles.covers(role, 'owner'),
+      ...state,
+    };
+    return { template: 'user-organization', view };
+  }
+
+  async function ownershipOf(request: FastifyRequest, member: MemberOf, state: State): Promise<Page> {
+    const { organization, membership } = member;
+    const { after } = request.query as Static<typeof OrganizationQuery>;
+    const page = await members.list(organization.id, after, MEMBERS_OF_A_PAGE);
+    const others = page.members.filter(({ userId }) => userId !== membership.userId);
+    const view = {
+      ...listView(request),
+      path: own(member),
+      name: organization.name,
+      isOwner: roles.covers(membership.role, 'owner'),
+      others: others.map(viewOfMember),
+      hasOthers: others.length > 0,
+      nextHref: page.next !== null && `?${new URLSearchParams({ after: page.next })}`,
+      confirm: state.typed?.['confirm'] ?? '',
+      ...state,
+    };
+    return { template: 'user-organization-ownership', view };
+  }
+
+  /** What every page has. */
+  function listView(request: FastifyRequest) {
+    return {
+      organizationsHref: `${path()}/organization`,
+      form: guard.formsOf(request).issue(),
+      at: false,
+      wrong: false,
+      typed: false,
+    };
+  }
+}

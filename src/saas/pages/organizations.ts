@@ -1,0 +1,144 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Localized, message } from '../../core/http/messages.js';
+import type { Page } from '../../core/http/pages.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
+import type { PersonGuard } from '../../shared/account-pages/guard.js';
+import type { OrganizationsModule } from '../organizations/module.js';
+import type { PageContext } from './context.js';
+import { type Refusal, refusalOf, roleText, viewOfInvitation } from './organization-views.js';
+import { ChosenOrganizationBody, InvitationIdBody, NoticeQuery, OrganizationNameBody } from './schemas.js';
+
+export interface OrganizationPageOptions extends PageContext {
+  organizations: OrganizationsModule;
+  guard: PersonGuard;
+}
+
+const NOTICES: Readonly<Record<string, Localized>> = {
+  switched: message('user-organizations.done.switched'),
+  left: message('user-organizations.done.left'),
+  deleted: message('user-organizations.done.deleted'),
+};
+
+/** What the page of all organizations shows beside them. */
+export interface ListState {
+  notice?: Localized | undefined;
+  problems?: Localized[];
+  /** The name for a new one, as the user typed it. */
+  typed?: string;
+  wrong?: { name: boolean };
+}
+
+export type OrganizationList = ReturnType<typeof createOrganizationList>;
+
+/** The page of all organizations of a user. */
+export function createOrganizationList({
+  organizations: { organizations, invitations },
+  ...context
+}: OrganizationPageOptions) {
+  const { guard, identityOf, pages, path } = context;
+
+  const pageOf = async (request: FastifyRequest, state: ListState = {}): Promise<Page> => {
+    const { user, session } = identityOf(request);
+    const [own, received] = await Promise.all([organizations.listOf(user.id), invitations.listFor(user)]);
+    const view = {
+      path: `${path()}/organization`,
+      accountHref: path(),
+      form: guard.formsOf(request).issue(),
+      organizations: own.map(({ id, name, role, members }) => ({
+        id,
+        name,
+        role: roleText(role),
+        members: message('user-organization.members-count', { count: String(members) }),
+        isActive: id === session.organizationId,
+      })),
+      hasOrganizations: own.length > 0,
+      received: received.map(({ organization, ...invitation }) => ({
+        ...viewOfInvitation(invitation),
+        name: organization.name,
+      })),
+      hasReceived: received.length > 0,
+      typed: '',
+      wrong: false,
+      ...state,
+    };
+    return { template: 'user-organizations', view };
+  };
+
+  return {
+    pageOf,
+    /** Shows why something was refused. */
+    async refuse(
+      request: FastifyRequest,
+      reply: FastifyReply,
+      { problem, statusCode, field }: Refusal,
+      typed = '',
+    ) {
+      const wrong = { name: field === 'name' };
+      return pages.send(reply.code(statusCode), await pageOf(request, { problems: [problem], typed, wrong }));
+    },
+  };
+}
+
+/** The page on which users see their organizations, choose the active one, create one and accept invitations. */
+export async function organizationsPlugin(
+  fastify: FastifyTypebox,
+  { list, ...options }: OrganizationPageOptions & { list: OrganizationList },
+): Promise<void> {
+  const { accounts, identityOf, pages, path } = options;
+  const { access: memberships, organizations, invitations } = options.organizations;
+  const config = access('person', { page: true });
+  const own = () => `${path()}/organization`;
+
+  fastify.get('/organization', { config, schema: { querystring: NoticeQuery } }, async (request, reply) =>
+    pages.send(reply, await list.pageOf(request, { notice: NOTICES[request.query.done ?? ''] })),
+  );
+
+  fastify.post(
+    '/organization/create',
+    { config, schema: { body: OrganizationNameBody } },
+    async (request, reply) => {
+      const { name } = request.body;
+      pages.keepForm(request, await list.pageOf(request, { typed: name }));
+      try {
+        const { id } = await organizations.create(
+          identityOf(request).user.id,
+          { name },
+          requestSource(request),
+        );
+        return reply.redirect(`${own()}/${id}?done=created`, 303);
+      } catch (error) {
+        return list.refuse(request, reply, refusalOf(error), name);
+      }
+    },
+  );
+
+  fastify.post(
+    '/organization/active',
+    { config, schema: { body: ChosenOrganizationBody } },
+    async (request, reply) => {
+      const { user, session } = identityOf(request);
+      const { organization } = request.body;
+      try {
+        const chosen = organization && (await memberships.memberOf(organization, user.id)).organization.id;
+        await accounts.chooseOrganization(session.id, chosen || null);
+        return reply.redirect(`${own()}?done=switched`, 303);
+      } catch (error) {
+        return list.refuse(request, reply, refusalOf(error));
+      }
+    },
+  );
+
+  fastify.post(
+    '/organization/accept',
+    { config, schema: { body: InvitationIdBody } },
+    async (request, reply) => {
+      const { id } = request.body;
+      try {
+        const joined = await invitations.accept(identityOf(request).user, { id }, requestSource(request));
+        return reply.redirect(`${own()}/${joined}?done=joined`, 303);
+      } catch (error) {
+        return list.refuse(request, reply, refusalOf(error));
+      }
+    },
+  );
+}
