@@ -3,6 +3,7 @@ import type { Test } from 'tap';
 import { sha256 } from '../../src/core/kernel/secrets.js';
 import { documentCollection } from '../../src/core/outbound/documents.js';
 import { logoutNoticeCollection } from '../../src/idp/oidc/backchannel/store.js';
+import type { OrganizationApi } from '../../src/saas/organizations/host-api.js';
 import { linkOf } from '../idp/provisioning/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
@@ -33,7 +34,12 @@ export async function planTour(t: Test): Promise<Stop[]> {
   const mailed = { emailSmtpUrl: sink.url, factorEncryptionKey: FACTOR_KEY };
   const [{ idp, origin }, saas] = await Promise.all([
     reachableIdp(t, { ...mailed, passkeys: true, deviceFlow: true, clientIdMetadata: true }),
-    mailedApp(t, { factorEncryptionKey: FACTOR_KEY, webhooks: true, settingsEncryptionKey: SETTINGS_KEY }),
+    mailedApp(t, {
+      factorEncryptionKey: FACTOR_KEY,
+      webhooks: true,
+      organizations: true,
+      settingsEncryptionKey: SETTINGS_KEY,
+    }),
   ]);
   const inConsole = await stopsOfConsole(t, idp, origin);
   return [
@@ -391,16 +397,20 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
   const [delivery] = deliveries.body.data.items;
   for (const name of ['sub_1QabcdEfGhIjKlMnOpQrStUv', 'sub_2QabcdEfGhIjKlMnOpQrStUv'])
     await subscribe(saas, id, name);
+  const operator = origin.replace(
+    '//',
+    `//${SECRETS.adminUsername}:${encodeURIComponent(SECRETS.adminPassword)}@`,
+  );
   const other = await saas.signUp({ name: 'Ada' });
+  const organizations = saas.server.fastify.saas.organizations as OrganizationApi;
+  const { id: organization } = await organizations.create(id, { name: NAME });
+  await organizations.addMember(organization, other.id);
+  const pageOfOrganization = `${operator}/admin/organizations/${organization}`;
   for (let count = 0; count < 3; count++) await saas.signUp({ name: 'Ada' });
   await saas.post('/auth/forgot-password', { email });
   const token = await saas.tokenIn(RESET);
   await saas.post('/auth/resend-verification', { email: other.email });
   const confirmation = `${origin}/api/auth/verify-email?token=${await saas.tokenIn(VERIFY)}`;
-  const operator = origin.replace(
-    '//',
-    `//${SECRETS.adminUsername}:${encodeURIComponent(SECRETS.adminPassword)}@`,
-  );
   return [
     stop('reset-password', 200, open(`${origin}/api/auth/reset-password?token=${token}`)),
     stop('reset-password-weak', 400, async (page) => {
@@ -432,6 +442,10 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
       return send({ 'New name': '   ' })(page);
     }),
     stop('admin-user-delete', 200, open(`${operator}/admin/users/${id}/delete`)),
+    stop('admin-organizations', 200, open(`${operator}/admin/organizations`)),
+    stop('admin-organization', 200, open(pageOfOrganization)),
+    stop('admin-organization-member', 200, open(`${pageOfOrganization}/members/${other.id}/role`)),
+    stop('admin-organization-delete', 200, open(`${pageOfOrganization}/delete`)),
     stop('admin-subscriptions', 200, open(`${operator}/admin/subscriptions`)),
     stop('admin-payments', 200, open(`${operator}/admin/payments`)),
     stop('admin-events', 200, open(`${operator}/admin/webhooks`)),

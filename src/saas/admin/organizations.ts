@@ -51,17 +51,17 @@ export async function organizationsPlugin(
     empty: 'There are no organizations yet. Users create them at POST /api/organizations.',
   });
 
-  registerList<Member>(fastify, console, {
+  registerList<ListedMember>(fastify, console, {
     path: 'organizations/:id/members',
     section: 'organizations',
     title: 'Members',
     links: [{ path: 'organizations/:id', label: 'Back to the organization' }],
-    columns: memberColumns(),
+    columns: memberColumns,
     item: schemas.member,
     async read({ parameters: { id = '' }, after, limit }) {
       await administration.find(id);
       const { members: items, next } = await members.list(id, after, limit);
-      return { items, next };
+      return { items: items.map((one) => ({ ...one, id })), next };
     },
     empty: 'The organization has no members: it is being deleted.',
   });
@@ -99,7 +99,12 @@ export async function organizationsPlugin(
         ],
         actions: linksTo(organization, users),
         tables: [
-          table('Members', 'Nobody is a member.', memberColumns(id), member.members),
+          table(
+            'Members',
+            'Nobody is a member.',
+            memberColumns,
+            member.members.map((one) => ({ ...one, id })),
+          ),
           table('Open invitations', 'No invitation is open.', invitationColumns, open.invitations),
           table('Subscriptions', 'The organization has no subscription.', subscriptionColumns, held.items),
           table('Payments', 'The organization has made no payment.', paymentColumns, paid.items),
@@ -132,8 +137,10 @@ const columns: readonly Column<OperatedOrganization>[] = [
   { label: 'ID', text: ({ id }) => id, kind: 'code' },
 ];
 
-/** @param id of the organization; absent: without the actions */
-const memberColumns = (id?: string): readonly Column<Member>[] => [
+/** A member with the ID of the organization. */
+type ListedMember = Member & { id: string };
+
+const memberColumns: readonly Column<ListedMember>[] = [
   {
     label: 'E-mail address',
     text: ({ email, userId }) => email || userId,
@@ -142,20 +149,16 @@ const memberColumns = (id?: string): readonly Column<Member>[] => [
   { label: 'Name', text: ({ name }) => name },
   { label: 'Role', text: ({ role }) => role, kind: 'status' },
   { label: 'Joined', text: ({ joinedAt }) => joinedAt, kind: 'time' },
-  ...(id === undefined
-    ? []
-    : [
-        {
-          label: 'Role of the member',
-          text: () => 'Change',
-          href: ({ userId }: Member) => `organizations/${id}/members/${userId}/role`,
-        },
-        {
-          label: 'Membership',
-          text: () => 'Remove',
-          href: ({ userId }: Member) => `organizations/${id}/members/${userId}/remove`,
-        },
-      ]),
+  {
+    label: 'Change',
+    text: () => 'Role',
+    href: ({ id, userId }) => `organizations/${id}/members/${userId}/role`,
+  },
+  {
+    label: 'Remove',
+    text: () => 'Remove',
+    href: ({ id, userId }) => `organizations/${id}/members/${userId}/remove`,
+  },
 ];
 
 const invitationColumns: readonly Column<Invitation>[] = [

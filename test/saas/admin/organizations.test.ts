@@ -58,6 +58,11 @@ t.test('the page of an organization has what is stored about it, with links', as
     t.match(page, shown, shown);
   t.match(page, `href="../users/${adam.id}"`);
   t.match(page, `href="../organizations/${id}/members/${adam.id}/role"`);
+  t.match(
+    await textOf(app, `/admin/organizations/${id}/members`),
+    `organizations/${id}/members/${adam.id}/remove"`,
+    'so do all members',
+  );
   const user = await textOf(app, `/admin/users/${adam.id}`);
   t.match(user, `href="../organizations/${id}"`, 'the page of a user leads to the organization');
   const records = await textOf(app, `/admin/audit?q=${id}`);
