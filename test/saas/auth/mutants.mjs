@@ -122,7 +122,7 @@ export default [
   },
   {
     name: 'an operator who acts as a user writes', file: 'saas/guards.ts', in: 'refuseImpersonator',
-    replace: "['GET', 'HEAD'].includes(method) &&", by: '',
+    replace: "['GET', 'HEAD'].includes(request.method) &&", by: '',
     tests: [['saas/auth/impersonation', 'every route of ours only reads for an operator who acts as a user']],
   },
   {
