@@ -90,12 +90,13 @@ export const SECTIONS = [
   {
     name: 'relying parties',
     part: 0,
-    run: 'go vet -C test/campaign/relying-parties/go . && node test/run.mjs --suite "relying parties"',
+    run: 'go vet -C test/campaign/relying-parties/go . && go vet -C test/campaign/relying-parties/kubernetes . && node test/run.mjs --suite "relying parties"',
     needs: [...SYSTEM, 'apache', 'apache-openidc', 'dex', 'go', 'python', 'spring'],
     tests: list(`
       campaign/certification/steps
       saas/login-providers/upstreams
-      campaign/relying-parties/ecosystems campaign/relying-parties/es256 campaign/relying-parties/mcp campaign/relying-parties/parties`),
+      campaign/relying-parties/ecosystems campaign/relying-parties/es256 campaign/relying-parties/mcp campaign/relying-parties/parties
+      campaign/relying-parties/products`),
   },
   {
     name: 'Bun and Deno',

@@ -262,6 +262,25 @@ export const discovery = {
     responses: { 200: JWKS },
     isOpen: true,
   },
+  'GET /.well-known/webfinger': {
+    id: 'getWebfinger',
+    summary: 'The issuer of an e-mail address (RFC 7033)',
+    description:
+      'For addresses of the host of the issuer and of `IDP_TRUSTED_EMAIL_DOMAINS`, whether or not an account exists. It is at the root of the host, also if the issuer has a path.',
+    responses: {
+      200: {
+        description: 'The links',
+        type: 'application/jrd+json',
+        schema: { type: 'object' },
+        example: {
+          subject: 'acct:ada@example.com',
+          links: [{ rel: 'http://openid.net/specs/connect/1.0/issuer', href: 'https://id.example.com' }],
+        },
+      },
+    },
+    errors: ['invalid_request', 'NOT_FOUND'],
+    isOpen: true,
+  },
   'GET /revocations': {
     id: 'getRevocations',
     summary: 'The access tokens for APIs that are revoked',

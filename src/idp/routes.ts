@@ -10,6 +10,7 @@ import { createErrorRenderer } from './appearance.js';
 import { CONSOLE_PATH } from './console/guard.js';
 import type { IdpContext } from './context.js';
 import type { IdpModules } from './modules.js';
+import { WEBFINGER_PATH } from './oidc/webfinger.js';
 import type { ResolvedIdp } from './options.js';
 
 export interface IdpRoutesOptions {
@@ -51,6 +52,30 @@ export async function registerIdpRoutes(
       await instance.register(modules.oidc.pathMetadataPlugin);
     });
   }
+  await registerWebfinger(fastify, modules, rules);
+}
+
+/** Only the root of a host can serve it, and the host may have the path itself. */
+async function registerWebfinger(
+  fastify: FastifyInstance,
+  { oidc }: IdpModules,
+  rules: PluginRules,
+): Promise<void> {
+  if (fastify.prefix !== '' || fastify.hasRoute({ method: 'GET', url: WEBFINGER_PATH })) {
+    fastify.log.info(
+      `identityProvider leaves ${WEBFINGER_PATH} to the host: name the issuer there for programs that look it up by an e-mail address`,
+    );
+    return;
+  }
+  const rootRules = {
+    ...rules,
+    prefix: '',
+    conflictRemedy: 'Declare it before you register identityProvider, which then leaves it out.',
+    handlesNotFound: false,
+  };
+  await registerRoutes(fastify, rootRules, async (root) => {
+    await root.register(oidc.webfingerPlugin);
+  });
 }
 
 async function rulesOf(

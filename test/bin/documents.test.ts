@@ -116,6 +116,15 @@ t.test('docs/broker.md shows the configurations that the examples run', async (t
   }
 });
 
+t.test('docs/products.md names the versions that are tested', async (t) => {
+  const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
+  const [, kubernetes] = /k8s\.io\/apiserver v0\.(\S+)/.exec(
+    read('test/campaign/relying-parties/kubernetes/go.mod'),
+  ) as RegExpExecArray;
+  t.ok(read('docs/products.md').includes(`kube-apiserver 1.${kubernetes},`));
+  t.ok(read('docs/eddsa.md').includes(`| kube-apiserver | 1.${kubernetes} |`));
+});
+
 t.test('docs/eddsa.md names the versions that are tested', async (t) => {
   const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
   const requirements = read('test/campaign/relying-parties/python/requirements.txt');

@@ -7,7 +7,7 @@ import { ASSERTION_PROFILE, ASSERTION_TOKEN } from './identity-assertions/trust.
 import type { OidcServices } from './services.js';
 
 /** Headers of documents that every origin may read and cache. A plain GET needs no preflight. */
-const PUBLIC_HEADERS = {
+export const PUBLIC_HEADERS = {
   'access-control-allow-origin': '*',
   'cache-control': 'public, max-age=300',
   'content-type': 'application/json; charset=utf-8',

@@ -6,6 +6,7 @@ import { publishedKeys } from './keys.js';
 import { oidcPlugin } from './plugin.js';
 import { createOidcServices } from './services.js';
 import type { OidcContext, OidcModuleOptions } from './shared.js';
+import { webfingerPlugin } from './webfinger.js';
 
 export type OidcModule = ReturnType<typeof createOidcModule>;
 
@@ -28,6 +29,8 @@ export function createOidcModule(context: OidcContext, options: OidcModuleOption
     plugin: (fastify: FastifyTypebox) => oidcPlugin(fastify, services),
     /** The metadata of an issuer with a path, which belongs to the root of the host. */
     pathMetadataPlugin: (fastify: FastifyTypebox) => pathMetadataPlugin(fastify, services),
+    /** The same for every issuer. */
+    webfingerPlugin: (fastify: FastifyTypebox) => webfingerPlugin(fastify, context),
     /** For pages of the provider itself. */
     signIn,
     sessions,

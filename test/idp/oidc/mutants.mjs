@@ -165,4 +165,14 @@ export default [
     replace: 'await revokeReplayed(grant.id, request.ip, deps);', by: '',
     tests: [['idp/oidc/token', 'a replayed code is refused and revokes the tokens issued for it, however late']],
   },
+  {
+    name: 'WebFinger answers for every domain', file: 'idp/oidc/webfinger.ts', in: 'webfingerPlugin',
+    replace: 'if (!knows(domain.toLowerCase()))', by: "if (domain === '')",
+    tests: [['idp/oidc/webfinger', 'other resources are unknown, and what is no resource is refused']],
+  },
+  {
+    name: 'WebFinger takes the path of a host', file: 'idp/routes.ts', in: 'registerWebfinger',
+    replace: "|| fastify.hasRoute({ method: 'GET', url: WEBFINGER_PATH })", by: '',
+    tests: [['idp/oidc/webfinger', 'the path stays with a host that has it']],
+  },
 ];

@@ -329,6 +329,7 @@ t.test('the commands for operators of idp work as printed', async (t) => {
   const operators = commandsIn('docs/console.md', 'Operators');
   t.match(await pasted(operators.replace('invite ada@', 'invite new@')), /grace@example\.com/);
   t.match(await pasted(commandsIn('docs/eddsa.md', 'ES256')), /client_secret/);
+  t.match(await pasted(commandsIn('docs/products.md')), /client_id/);
   t.match(await pasted(commandsIn('docs/keys.md')), /^[0-9a-f]{64}\n\{"keys":\[/);
   t.match(await pasted(commandsIn('docs/certification.md', 'Run the plans')), /invite_url/);
   t.match(await pasted(commandsIn('docs/broker.md', 'Keycloak')), /post_logout_redirect_uris/);
