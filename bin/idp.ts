@@ -19,7 +19,7 @@ await run({
     audience: 'Manage servers for which identity assertions are issued: set, list, remove',
     group: 'Manage groups of people and agents: add, remove, list, member',
     agent: 'Manage agents: mint, rotate, key',
-    invite: 'Print a link with which a person creates an account',
+    invite: 'Invite people to create accounts: create (default), list, withdraw',
     principal: 'Manage principals: list, update, disable, enable, reset, remove-factor, remove-passkeys',
     operator: 'Manage operators: grant, revoke, invite, list',
     login: 'Sign in without a browser and print a token',

@@ -26,7 +26,7 @@ export async function findPrincipal(
   { directory }: ProvisioningAdministration,
   handle: string,
 ): Promise<PrincipalDocument> {
-  return (await directory.findByHandle(handle)) ?? noPrincipal(handle);
+  return (await directory.findByName(handle)) ?? noPrincipal(handle);
 }
 
 export function noPrincipal(handle: string): never {

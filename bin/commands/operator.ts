@@ -82,7 +82,7 @@ function explainState({ handle, state }: PrincipalDocument): string {
 async function invite(handle: string, options: InviteOptions, command: CommandLine): Promise<void> {
   const name = displayName(command, options);
   await withProvisioning({ create: true }, async ({ links, directory }) => {
-    const known = await directory.findByHandle(handle);
+    const known = await directory.findByName(handle);
     if (known?.state === 'active') {
       fail(1, `${known.handle} has an account. Make it an operator: idp operator grant ${known.handle}`);
     }

@@ -12,7 +12,10 @@ const UPDATE = `Change what is stored about a person or an agent for claims. App
 picture and locale with the scope profile, and others that are declared for them (idp client update --claims). Types are string, \
 number, boolean and list.`;
 
-type UpdateOptions = CommonOptions & { set?: string[]; unset?: string[] };
+const EMAIL = `The address of a person whose handle is not the address; "" removes it. It is not confirmed until the person follows \
+a link, which is sent there if a mail server is configured. Until then, no link for a forgotten password is sent.`;
+
+type UpdateOptions = CommonOptions & { set?: string[]; unset?: string[]; email?: string };
 
 const collect = (text: string, before: string[] = []): string[] => [...before, text];
 
@@ -37,18 +40,13 @@ export function define(group: CommandLine): void {
     .argument('<handle>')
     .option('--set <entry>', 'name=text or name:type=value; may be repeated', collect)
     .option('--unset <name>', 'Entry to remove; may be repeated', collect)
+    .option('--email <address>', EMAIL)
     .examples(
       'idp principal update ada@example.com --set given_name=Ada --set locale=en',
       'idp principal update ada@example.com --set level:number=3 --set teams:list=core,web --unset nickname',
+      'idp principal update ada --email ada@example.com',
     )
-    .action((handle: string, { set = [], unset = [], ...options }: UpdateOptions, command: CommandLine) => {
-      if (set.length + unset.length === 0) command.error('error: no change is given. Use --set or --unset.');
-      return withPrincipal(handle, async ({ id }, { directory }) => {
-        const change = [...set.map(directory.parseMetadata), ...unset.map((name) => [name, null] as const)];
-        const updated = await directory.changeMetadata(id, Object.fromEntries(change), COMMAND_SOURCE);
-        answer(options, viewOf(updated ?? noPrincipal(handle), options));
-      });
-    });
+    .action(update);
   group
     .command('disable')
     .description('Disable a principal at once; its codes, tokens and links end permanently')
@@ -98,6 +96,26 @@ export function define(group: CommandLine): void {
         answer(options, { handle, removed });
       }),
     );
+}
+
+async function update(
+  handle: string,
+  { set = [], unset = [], email, ...options }: UpdateOptions,
+  command: CommandLine,
+): Promise<void> {
+  const hasEntries = set.length + unset.length > 0;
+  if (!hasEntries && email === undefined)
+    command.error('error: no change is given. Use --set, --unset or --email.');
+  await withPrincipal(handle, async (principal, { directory }) => {
+    const { id } = principal;
+    let updated: PrincipalDocument | null = principal;
+    if (hasEntries) {
+      const change = [...set.map(directory.parseMetadata), ...unset.map((name) => [name, null] as const)];
+      updated = await directory.changeMetadata(id, Object.fromEntries(change), COMMAND_SOURCE);
+    }
+    if (email !== undefined) updated = await directory.changeEmail(id, email, COMMAND_SOURCE);
+    answer(options, viewOf(updated ?? noPrincipal(handle), options));
+  });
 }
 
 function viewOf(principal: PrincipalDocument, { json }: CommonOptions) {

@@ -325,7 +325,7 @@ export const provisioning = {
     id: 'createAccount',
     summary: 'Create an account for a person or an agent',
     fields: { kind: KIND },
-    errors: ['invalid_kind', 'handle_taken', 'WEAK_PASSWORD'],
+    errors: ['invalid_kind', 'handle_taken', 'email_taken', 'WEAK_PASSWORD'],
   },
   'POST /v1/agents': {
     id: 'createAgent',
@@ -352,7 +352,17 @@ export const provisioning = {
       kind: { ...KIND, enum: ['human'] },
       password: false,
     },
-    errors: ['invalid_days', 'invalid_kind', 'kind_not_allowed', 'handle_taken'],
+    errors: ['invalid_days', 'invalid_kind', 'kind_not_allowed', 'handle_taken', 'email_taken'],
+  },
+  'GET /v1/invites': {
+    id: 'listInvites',
+    summary: 'List the invitations that were not accepted, never their links',
+  },
+  'DELETE /v1/invites/:sub': {
+    id: 'withdrawInvite',
+    summary: 'Withdraw an invitation that was not accepted',
+    responses: { 204: { description: 'The link ends, and the handle is free again.' } },
+    errors: ['NOT_FOUND'],
   },
   'POST /v1/clients': {
     id: 'createClient',

@@ -1,4 +1,4 @@
-import { defineOptions, resolveOptions } from '../core/config/options.js';
+import { defineOptions, readSecret, resolveOptions } from '../core/config/options.js';
 import { createPublicUrl } from '../core/config/public-url.js';
 import { createMessages } from '../core/http/messages.js';
 import { systemRandom } from '../core/kernel/secrets.js';
@@ -6,6 +6,7 @@ import { createAudit } from '../core/ops/audit.js';
 import { createCommandContext, type ModuleContext } from '../core/server/module-context.js';
 import { idpServerSchema } from '../core/server/options.js';
 import { openExistingStore, openStore } from '../core/storage/open.js';
+import { createMailContent } from '../shared/email/content.js';
 import { createOutbox } from '../shared/email/outbox.js';
 import { mailCollection } from '../shared/email/store.js';
 import { factorCollection, removeFactor } from '../shared/factors/store.js';
@@ -79,10 +80,14 @@ export async function openProvisioning(warn: (message: string) => void, { create
     wake: () => undefined,
   });
   const { endSessions, endClient, endResource } = granted;
+  // The links of mails are encrypted with a secret of the server.
+  const seed = readSecret('idp', 'IDP_ED25519_SEED');
+  const mails = hasMailServer(values) && seed !== undefined ? createMails(context, seed) : undefined;
   const provisioning = createProvisioningModule(context, {
     issuer: context.issuer,
     uriRules: uriRulesOf({ values, production }),
     isSignupOpen: false,
+    mails,
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     endSessions,
     groups,
@@ -99,6 +104,8 @@ export async function openProvisioning(warn: (message: string) => void, { create
   return {
     ...provisioning,
     agentKeys: createAgentKeys(principals, { ...context, endSessions }),
+    /** Whether there is a mail server, but no seed with which a command could encrypt links. */
+    lacksSeed: hasMailServer(values) && seed === undefined,
     groups,
     resources: {
       ...createResourceAdministration(resourceCollection(store), {
@@ -129,11 +136,16 @@ export async function openProvisioning(warn: (message: string) => void, { create
   };
 }
 
-/** Enqueues the mails about removed factors and passkeys, which a server sends. */
-function createMails(context: ModuleContext & { issuer(): string }) {
+/** Enqueues mails, which a server sends. Without the seed, those about removed factors and passkeys alone. */
+function createMails(context: ModuleContext & { issuer(): string }, seed?: string) {
   const { store, issuer: publicUrl } = context;
   const messages = createMessages();
   const wake = () => undefined;
-  const outbox = createOutbox({ ...context, mails: mailCollection(store), messages, publicUrl, wake });
+  const content =
+    seed === undefined
+      ? undefined
+      : createMailContent({ ...context, secrets: [seed], previousVariable: 'IDP_ED25519_SEED_PREVIOUS' });
+  const basis = { ...context, mails: mailCollection(store), messages, publicUrl, wake };
+  const outbox = createOutbox({ ...basis, ...(content && { content }) });
   return createPersonMails({ ...context, outbox, messages });
 }

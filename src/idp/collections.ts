@@ -18,6 +18,7 @@ import {
   usedAssertionCollection,
   usedProofCollection,
 } from './oidc/store.js';
+import { addressCollection } from './provisioning/addresses.js';
 import { setupCollection } from './provisioning/first-operator.js';
 import { clientCollection, createLastKnownAddress, principalCollection } from './provisioning/store.js';
 import { registrationTokenCollection } from './registration/store.js';
@@ -32,6 +33,7 @@ export function declareIdpCollections(store: Store): void {
   createCommandContext(store, { production: false, warn: () => {}, createAudit });
   const collections = [
     principalCollection,
+    addressCollection,
     groupCollection,
     memberCollection,
     clientCollection,

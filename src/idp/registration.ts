@@ -65,7 +65,7 @@ export function createDirectory(
   return {
     authenticate: async (...given) => groups.withGroups(await principals.authenticate(...given)),
     findPrincipal,
-    findByHandle: directory.findByHandle,
+    findByName: directory.findByName,
     isDeleted: directory.isDeleted,
     async findClient(clientId) {
       if (!isAddress(clientId)) return clients.find(clientId);

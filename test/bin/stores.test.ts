@@ -33,6 +33,8 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'group remove': ['ops'],
   'group member': ['list', 'ops'],
   'agent rotate': ['scout'],
+  'invite list': [],
+  'invite withdraw': ['ada'],
   'operator grant': ['ada'],
   'agent key': ['list', 'scout'],
   'operator list': [],
@@ -73,7 +75,7 @@ const OTHERS = [
   'audience set',
   'operator invite',
   'agent mint',
-  'invite',
+  'invite create',
   'user create',
   'user import',
 ];

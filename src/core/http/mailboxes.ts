@@ -22,6 +22,10 @@ export function mailboxOf(handle: string): string | undefined {
   return matchesSchema(mailbox, Email) ? mailbox : undefined;
 }
 
+/** The e-mail address of a principal: the one that was given, or else a user name that is an address. */
+export const addressOf = ({ handle, email }: { handle: string; email?: string }): string | undefined =>
+  email ?? (mailboxOf(handle) === undefined ? undefined : handle);
+
 /** Whether a domain in canonical form is one of its two spellings. */
 export function isDomain(domain: string): boolean {
   const ascii = domainToASCII(domain);

@@ -21,7 +21,7 @@ export async function auditPlugin(
     example: 'client.',
     /** Records refer to a principal by its ID or its user name. */
     async resolve(text) {
-      const found = await principals.findByHandle(text);
+      const found = await principals.findByName(text);
       return { subjects: found ? [found.id, found.handle] : [text] };
     },
     pathOf: subjectPath,

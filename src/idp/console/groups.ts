@@ -61,7 +61,7 @@ export async function groupsPlugin(
   /** @throws VALIDATION_ERROR */
   const readMember = async (text = '') => {
     if (text.startsWith('@')) return groups.readDomain(text);
-    const found = (await principals.get(text)) ?? (await principals.findByHandle(text));
+    const found = (await principals.get(text)) ?? (await principals.findByName(text));
     if (!found || found.state === 'deleted')
       throw invalidFields({
         path: 'member',

@@ -13,7 +13,7 @@ export async function mailsPlugin(
   registerList(fastify, console, {
     ...outboxList({
       list: mails.list,
-      resolveUser: async (search) => (await principals.findByHandle(search))?.id ?? search,
+      resolveUser: async (search) => (await principals.findByName(search))?.id ?? search,
       userHref: (userId) => `principals/${userId}`,
       clock,
     }),

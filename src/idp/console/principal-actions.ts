@@ -3,6 +3,7 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import { DisplayName, matchesSchema, toTimestamp } from '../../core/http/schemas.js';
 import { AppError, httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { actionsOn, registerAction } from '../../shared/console-kit/actions.js';
+import type { Invitation } from '../provisioning/new-links.js';
 import type { MetadataValue, PrincipalDocument } from '../provisioning/store.js';
 import { type ConsoleServices, operatorSource, requireCurrent, type TextForm } from './sources.js';
 
@@ -15,6 +16,14 @@ const HANDLE = {
 } as const;
 
 const NAME = { name: 'name', label: 'Display name', hint: 'Optional.', maxLength: 200 } as const;
+
+const EMAIL = {
+  name: 'email',
+  label: 'E-mail address',
+  hint: 'If the user name is not the address. Optional.',
+  type: 'email',
+  maxLength: 254,
+} as const;
 
 const NOTE_PASSWORD = 'The password is shown only once. Copy it now and give it to the agent.';
 const NOTE_LINK =
@@ -32,6 +41,12 @@ const writeEntry = ([name, value]: [string, MetadataValue]): string => {
   if (Array.isArray(value)) return `${name}:list=${value.join()}`;
   return typeof value === 'string' ? `${name}=${value}` : `${name}:${typeof value}=${value}`;
 };
+
+const revealInvitation = ({ url, expiresAt, sentTo }: Invitation) => ({
+  title: 'Invitation',
+  note: `${sentTo === undefined ? NOTE_LINK : `The link is sent to ${sentTo}, and is shown only once.`} It expires at ${toTimestamp(expiresAt)}.`,
+  secrets: [{ label: 'Invitation link', value: url }],
+});
 
 /** The form has one field for all entries. */
 function failAtField(error: unknown): never {
@@ -100,6 +115,18 @@ export async function principalActionsPlugin(
         await principals.changeMetadata(id, change, operatorSource(by)).catch(failAtField),
       );
     },
+    done: 'Saved.',
+  });
+
+  await register<TextForm>('email', {
+    title: ({ handle }) => `Change the e-mail address of ${handle}`,
+    consequences:
+      'The address is not confirmed until the person follows a link that is sent there, or asks for it on the account page. Until then, no link for a forgotten password is sent. Links that were sent to the previous address end.',
+    button: 'Save',
+    inputs: [{ ...EMAIL, hint: 'Empty: the user name, if it is an address.' }],
+    values: ({ email = '' }) => ({ email }),
+    run: async ({ id }, { email = '' }, by) =>
+      requireCurrent(await principals.changeEmail(id, email, operatorSource(by))),
     done: 'Saved.',
   });
 
@@ -202,7 +229,7 @@ export async function principalActionsPlugin(
     returnTo: () => section,
   });
 
-  await registerAction<object, TextForm, { url: string; expiresAt: number }>(fastify, console, {
+  await registerAction<object, TextForm, Invitation>(fastify, console, {
     path: 'invitations/create',
     section: 'invitations',
     title: () => 'Invite a person',
@@ -211,23 +238,41 @@ export async function principalActionsPlugin(
     button: 'Create the invitation',
     inputs: [
       HANDLE,
+      EMAIL,
       NAME,
+      {
+        name: 'application',
+        label: 'Application',
+        hint: 'Where the person continues: its name or ID. Optional.',
+      },
       { name: 'groups', label: 'Groups', hint: 'Names, separated by commas. Optional.' },
       { name: 'days', label: 'Days until the link expires', hint: '1 to 30; 7 by default.', type: 'number' },
     ],
     find: async () => ({}),
     run: (_, fields, by) => {
-      const { days } = fields;
+      const { days, email, application } = fields;
       const groups = fields['groups']?.split(/[\s,]+/).filter((name) => name !== '');
-      const input = { ...readIdentity(fields), groups, ...(days !== undefined && { days: Number(days) }) };
+      const given = { email, application, groups, ...(days !== undefined && { days: Number(days) }) };
+      const input = { ...readIdentity(fields), ...given, delivery: 'if-possible' } as const;
       return links.invite(input, operatorSource(by));
     },
-    reveal: ({ url, expiresAt }) => ({
-      title: 'Invitation',
-      note: `${NOTE_LINK} It expires at ${toTimestamp(expiresAt)}.`,
-      secrets: [{ label: 'Invitation link', value: url }],
-    }),
+    reveal: revealInvitation,
     done: 'Invitation created.',
+    returnTo: () => 'invitations',
+  });
+
+  await registerAction<PrincipalDocument, TextForm, Invitation>(fastify, console, {
+    path: 'invitations/:sub/resend',
+    section: 'invitations',
+    title: ({ handle }) => `Create a new link for ${handle}?`,
+    consequences:
+      'The older link ends, and the new one is valid for 7 days. With a mail server, it is sent to the address of the person.',
+    button: 'Create the link',
+    find,
+    run: ({ handle }, _, by) =>
+      links.invite({ handle, isRepeated: true, delivery: 'if-possible' }, operatorSource(by)),
+    reveal: revealInvitation,
+    done: 'Link created.',
     returnTo: () => 'invitations',
   });
 
@@ -235,7 +280,7 @@ export async function principalActionsPlugin(
     path: 'invitations/:sub/withdraw',
     section: 'invitations',
     title: ({ handle }) => `Withdraw the invitation of ${handle}?`,
-    consequences: 'The link ends. You can invite the person again.',
+    consequences: 'The link ends, and the user name is free again. You can invite the person again.',
     button: 'Withdraw',
     find,
     run: async ({ id }, _, by) => requireCurrent(await links.withdraw(id, operatorSource(by))),

@@ -1,3 +1,4 @@
+import { addressOf } from '../../core/http/mailboxes.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
@@ -27,13 +28,27 @@ function actionsOf({ kind, state }: PrincipalDocument): Link[] {
   if (state === 'active' && kind === 'agent') links.push({ path: 'rotate', label: 'Rotate the password' });
   if (state === 'disabled') links.push({ path: 'enable', label: 'Enable' });
   else links.push({ path: 'disable', label: 'Disable' });
+  if (kind === 'human') links.push({ path: 'email', label: 'Change the e-mail address' });
   return [...links, { path: 'metadata', label: 'Change metadata' }, { path: 'delete', label: 'Delete' }];
 }
 
 function principalFacts(principal: PrincipalDocument & { groups: readonly string[] }): DetailRow[] {
-  const { id, handle, name, state, operatorSince, createdAt, updatedAt, groups, keys = [] } = principal;
+  const {
+    id,
+    handle,
+    emailVerifiedAt,
+    name,
+    state,
+    operatorSince,
+    createdAt,
+    updatedAt,
+    groups,
+    keys = [],
+  } = principal;
   return [
     { label: 'User name', text: handle },
+    { label: 'E-mail address', text: addressOf(principal) ?? null },
+    { label: 'Address confirmed', time: toTimestampOrNull(emailVerifiedAt) },
     { label: 'Name', text: name ?? '–' },
     { label: 'Kind', text: kindOf(principal) },
     ...keys.map(({ id, jwk }) => ({ label: `Public key (${jwk.crv})`, text: id, isCode: true })),

@@ -1,3 +1,4 @@
+import { addressOf } from '../../core/http/mailboxes.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { type List, registerList } from '../../shared/console-kit/lists.js';
@@ -24,7 +25,7 @@ const COLUMNS: List<PrincipalDocument>['columns'] = [
 /** The lists of principals and of invitations that were not accepted yet. */
 export async function principalListsPlugin(
   fastify: FastifyTypebox,
-  { console, sources: { principals } }: ConsoleServices,
+  { console, sources: { principals, links } }: ConsoleServices,
 ): Promise<void> {
   registerList(fastify, console, {
     path: 'principals',
@@ -66,23 +67,43 @@ export async function principalListsPlugin(
   registerList(fastify, console, {
     path: 'invitations',
     title: 'Invitations',
-    intro: 'People who were invited and have not used their link yet.',
+    intro:
+      'People who were invited and have not used their link yet. An invitation is removed 30 days after its link has expired.',
     links: [{ path: 'invitations/create', label: 'Invite a person' }],
     search: { label: 'Search', hint: 'The beginning of a user name.', maxLength: 254 },
+    filters: [{ name: 'state', label: 'Link', options: [{ value: 'expired', label: 'expired' }] }],
     columns: [
       ...COLUMNS.slice(0, 2),
+      { label: 'E-mail address', text: (principal) => addressOf(principal) ?? null },
+      {
+        label: 'Link',
+        text: (principal) => (links.hasExpired(principal) ? 'expired' : 'open'),
+        kind: 'status',
+      },
       {
         label: 'Link expires',
         text: ({ linkExpiresAt }) => toTimestampOrNull(linkExpiresAt),
         kind: 'time',
       },
       {
+        label: 'Send again',
+        text: () => 'New link',
+        href: ({ id }) => `invitations/${id}/resend`,
+      },
+      {
         label: 'Withdraw',
-        text: ({ linkExpiresAt }) => (linkExpiresAt === undefined ? null : 'Withdraw'),
+        text: () => 'Withdraw',
         href: ({ id }) => `invitations/${id}/withdraw`,
       },
     ],
-    read: ({ search, after, limit }) => principals.list({ prefix: search, state: 'invited', after, limit }),
+    read: ({ search, filters, after, limit }) =>
+      principals.list({
+        prefix: search,
+        state: 'invited',
+        hasExpiredLink: filters['state'] === 'expired',
+        after,
+        limit,
+      }),
     empty: 'There are no open invitations.',
   });
 }

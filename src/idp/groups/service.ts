@@ -1,5 +1,5 @@
 import { mustBe } from '../../core/config/validation-messages.js';
-import { canonicalDomain, isDomain, mailboxOf, spellingsOf } from '../../core/http/mailboxes.js';
+import { addressOf, canonicalDomain, isDomain, mailboxOf, spellingsOf } from '../../core/http/mailboxes.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import { DisplayName, matchesSchema } from '../../core/http/schemas.js';
 import { type Clock, SECOND } from '../../core/kernel/clock.js';
@@ -19,6 +19,7 @@ export type Groups = ReturnType<typeof createGroups>;
 export interface Principal {
   id: string;
   handle: string;
+  email?: string;
   kind: 'agent' | 'human';
 }
 
@@ -31,7 +32,7 @@ export interface GroupDependencies<P extends Principal> {
   audit: Pick<Audit, 'entry'>;
   clock: Clock;
   random: Random;
-  /** Whether the e-mail address in the handle is known to belong to the principal. */
+  /** Whether the e-mail address is known to belong to the principal. */
   isVerified(principal: P): boolean;
 }
 
@@ -97,7 +98,7 @@ export function createGroups<P extends Principal>({
   /** Agents choose their handles themselves, and nobody confirms the address in one. */
   const domainOf = (principal: P): string | undefined => {
     if (principal.kind !== 'human' || !isVerified(principal)) return undefined;
-    const mailbox = mailboxOf(principal.handle);
+    const mailbox = mailboxOf(addressOf(principal) ?? '');
     return mailbox?.slice(mailbox.lastIndexOf('@'));
   };
 

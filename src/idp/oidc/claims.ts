@@ -1,4 +1,4 @@
-import { canonicalDomain, isDomain, mailboxOf, spellingsOf } from '../../core/http/mailboxes.js';
+import { addressOf, canonicalDomain, isDomain, spellingsOf } from '../../core/http/mailboxes.js';
 import { toSeconds } from '../../core/kernel/clock.js';
 import type { Metadata } from '../provisioning/store.js';
 import type { Client, Principal } from './directory.js';
@@ -41,17 +41,20 @@ export const RESERVED_CLAIMS: readonly string[] = [
 /** The claims about a principal: values of JSON. */
 export type Claims = Record<string, string | number | boolean | readonly string[]>;
 
-/** Whether the address in the handle of a principal is known to be its own. */
+/** Whether the address of a principal is known to be its own. */
 export type IsVerified = (
-  principal: Pick<Principal, 'handle' | 'invitedAt' | 'vouchedAt' | 'emailVerifiedAt'>,
+  principal: Pick<Principal, 'handle' | 'email' | 'invitedAt' | 'vouchedAt' | 'emailVerifiedAt'>,
 ) => boolean;
 
 /** @param trustedDomains e-mail domains in which an accepted invitation, or the operator of an agent, verifies the address */
 export function createIsVerified(trustedDomains: readonly string[]): IsVerified {
   const isInTrustedDomain = createDomainCheck(trustedDomains);
   // Registration accepts any address. A mailed link or an invitation proves access to the mailbox; of an agent, the operator has chosen it.
-  return ({ handle, invitedAt, vouchedAt, emailVerifiedAt }) =>
-    emailVerifiedAt !== undefined || ((invitedAt ?? vouchedAt) !== undefined && isInTrustedDomain(handle));
+  return ({ handle, email, invitedAt, vouchedAt, emailVerifiedAt }) => {
+    // An invitation chose the handle, but not an address that was given later.
+    const chosenAt = email === undefined ? (invitedAt ?? vouchedAt) : vouchedAt;
+    return emailVerifiedAt !== undefined || (chosenAt !== undefined && isInTrustedDomain(email ?? handle));
+  };
 }
 
 /** Which groups a client sees: those that register themselves see none, unless the operator says so. */
@@ -93,6 +96,7 @@ function customClaims(declared: string, metadata: Metadata): Claims {
 export function createClaims(isVerified: IsVerified): ClaimsOf {
   return (principal, scope, client) => {
     const { id, handle, kind, name, updatedAt, metadata = {} } = principal;
+    const email = addressOf(principal);
     const granted = new Set(scope.split(' '));
     const groups = client && granted.has('groups') && filterGroups(groupsFor(client), principal.groups);
     const isProfile = granted.has('profile');
@@ -109,8 +113,7 @@ export function createClaims(isVerified: IsVerified): ClaimsOf {
         preferred_username: handle,
         updated_at: toSeconds(updatedAt),
       }),
-      ...(granted.has('email') &&
-        mailboxOf(handle) !== undefined && { email: handle, email_verified: isVerified(principal) }),
+      ...(granted.has('email') && email !== undefined && { email, email_verified: isVerified(principal) }),
       ...(groups && { groups }),
     };
   };

@@ -38,7 +38,7 @@ export interface Directory {
   authenticate(...given: Parameters<Principals['authenticate']>): Promise<Principal | null>;
   /** The active principal of a `sub`, else `null`. */
   findPrincipal(sub: string): Promise<Principal | null>;
-  findByHandle: PrincipalDirectory['findByHandle'];
+  findByName: PrincipalDirectory['findByName'];
   isDeleted: PrincipalDirectory['isDeleted'];
   /** As it is known, without a request to another host. */
   findClient(clientId: string): Promise<Client | null>;

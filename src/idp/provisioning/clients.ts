@@ -8,7 +8,7 @@ import type { Effect } from '../../core/ops/commit.js';
 import type { JobLog } from '../../core/ops/jobs.js';
 import { createPurge, PURGE_MARGIN_MS } from '../../core/ops/purge.js';
 import type { Estimate, Page, Write } from '../../core/storage/collection.js';
-import { readPage } from '../../core/storage/pages.js';
+import { allOf, readPage } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import type { Groups } from '../groups/service.js';
 import {
@@ -307,6 +307,13 @@ export function createClients(
         return client;
       const { previousSecretHash, previousSecretUntil, ...current } = client;
       return current;
+    },
+
+    /** By its identifier, or by a name that no other one has. */
+    async findNamed(text: string): Promise<ClientDocument | null> {
+      if (isClientId(text)) return find(text);
+      const found = (await allOf(clients, { sort: 'createdAt' })).filter(({ name }) => name === text);
+      return found.length === 1 ? (found[0] ?? null) : null;
     },
 
     /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */

@@ -1,5 +1,6 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
+import { invalidFields } from '../../core/kernel/errors.js';
 import { type Audit, type AuditRecord, actorOf, changeDetail } from '../../core/ops/audit.js';
 import { type CommitPart, type CommitParts, decideAndCommit } from '../../core/ops/commit.js';
 import type { SignInMethods } from '../../core/server/contributions.js';
@@ -7,8 +8,10 @@ import type { Change, Estimate, Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import type { Groups } from '../groups/service.js';
+import { type Addresses, namesOf } from './addresses.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
+import type { PersonMails } from './mails.js';
 import { changeMetadata, parseEntry } from './metadata.js';
 import {
   type EndSessions,
@@ -26,6 +29,8 @@ export interface PrincipalQuery {
   prefix?: string | undefined;
   kind?: Kind | undefined;
   state?: PrincipalState | undefined;
+  /** Whether only links are listed that have expired. */
+  hasExpiredLink?: boolean | undefined;
   /** The `next` of the previous page. */
   after?: string | undefined;
   limit?: number;
@@ -42,6 +47,12 @@ const ENDING_FIELDS = [
   'usedLink',
 ] as const;
 
+/** The fields to unset with another address: what is known about the previous one, and the links that were mailed to it. */
+const ADDRESS_FIELDS = [
+  ...(['emailVerifiedAt', 'vouchedAt', 'mailedLinkHash', 'mailedLinkExpiresAt'] as const),
+  ...VERIFICATION_FIELDS,
+] as const;
+
 /** Sorts after every handle with the same prefix, and is not part of any. */
 const LAST_CHARACTER = '\u{10ffff}';
 
@@ -49,6 +60,9 @@ export interface DirectoryDependencies {
   signInMethods: Pick<SignInMethods, 'removal'>;
   endSessions: EndSessions;
   groups: Pick<Groups, 'leaving'>;
+  addresses: Addresses;
+  /** Absent without a mail server. */
+  mails?: Pick<PersonMails, 'verification' | 'emailChanged'> | undefined;
   commit: CommitParts;
   audit: Pick<Audit, 'entry'>;
   clock: Clock;
@@ -56,7 +70,7 @@ export interface DirectoryDependencies {
 
 export function createDirectory(
   principals: PrincipalCollection,
-  { signInMethods, endSessions, groups, commit, audit, clock }: DirectoryDependencies,
+  { signInMethods, endSessions, groups, addresses, mails, commit, audit, clock }: DirectoryDependencies,
 ) {
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
@@ -68,9 +82,9 @@ export function createDirectory(
     record: Pick<AuditRecord, 'event' | 'detail'>,
     source: RequestSource,
   ): Promise<CommitPart[]> => {
-    const { id, kind, state, epoch = null, signInRevision = null } = found;
+    const { id, kind, state, email = null, epoch = null, signInRevision = null } = found;
     return [
-      principals.changing({ id, kind, state, epoch, signInRevision }, change),
+      principals.changing({ id, kind, state, email, epoch, signInRevision }, change),
       await endSessions(found),
       audit.entry({ ...record, subject: id, ...actorOf(source) }),
     ];
@@ -87,12 +101,16 @@ export function createDirectory(
       if (!found || found.state === 'deleted' || !accepts(found)) return { result: false };
       const deletion: Change<PrincipalDocument> = {
         set: { state: 'deleted', updatedAt: clock.now() },
-        unset: [...(['name', 'metadata', 'passwordHash', 'secretHash', 'keys'] as const), ...ENDING_FIELDS],
+        unset: [
+          ...(['name', 'email', 'metadata', 'passwordHash', 'secretHash', 'keys'] as const),
+          ...ENDING_FIELDS,
+        ],
         inc: { epoch: 1 },
       };
       const parts = await ending(found, deletion, { event: `${found.kind}.deleted` }, source);
       const endings = await Promise.all([signInMethods.removal(sub), groups.leaving(sub)]);
-      return { parts: [...parts, ...endings.flat()], result: true };
+      const freed = addresses.moving(sub, found.email, undefined);
+      return { parts: [...parts, ...endings.flat(), ...freed], result: true };
     });
 
   return {
@@ -100,12 +118,20 @@ export function createDirectory(
      * Ordered by handle.
      * @throws VALIDATION_ERROR when `after` is invalid
      */
-    list({ prefix, kind, state, after, limit }: PrincipalQuery): Promise<Page<PrincipalDocument>> {
+    list({
+      prefix,
+      kind,
+      state,
+      hasExpiredLink,
+      after,
+      limit,
+    }: PrincipalQuery): Promise<Page<PrincipalDocument>> {
       const from = prefix === undefined ? undefined : canonicalForm(prefix);
       const where = {
         ...(from !== undefined && { handle: { gte: from, lt: from + LAST_CHARACTER } }),
         ...(kind !== undefined && { kind }),
         ...(state !== undefined && { state }),
+        ...(hasExpiredLink && { linkExpiresAt: { lte: clock.now() } }),
       };
       return readPage(principals, { sort: 'handle', after, where, ...(limit !== undefined && { limit }) });
     },
@@ -120,9 +146,10 @@ export function createDirectory(
       return principal === null || principal.state === 'deleted';
     },
 
-    async findByHandle(handle: string): Promise<PrincipalDocument | null> {
+    /** @param name a handle or an e-mail address */
+    async findByName(name: string): Promise<PrincipalDocument | null> {
       // Other text is never looked up, because a store may be unable to represent it.
-      return isPossibleHandle(handle) ? principals.findOne({ handle: canonicalForm(handle) }) : null;
+      return isPossibleHandle(name) ? principals.findOne({ handle: await addresses.accountOf(name) }) : null;
     },
 
     /**
@@ -196,6 +223,44 @@ export function createDirectory(
           audit.entry({ event: 'principal.metadata_changed', subject: sub, ...actorOf(source), detail }),
         ];
         return { parts, result: applyChange(found, write) };
+      }),
+
+    /**
+     * Gives a person another e-mail address, or none beside the handle. It is unverified, links that were mailed to the previous one
+     * end, and both mailboxes get a mail. `null` if unknown or deleted.
+     * @throws email_taken, VALIDATION_ERROR
+     */
+    changeEmail: (sub: string, text: string, source: RequestSource): Promise<PrincipalDocument | null> =>
+      decideAndCommit(commit, async () => {
+        const found = await get(sub);
+        if (!found || found.state === 'deleted') return { result: null };
+        if (found.kind !== 'human') throw invalidFields({ path: 'email', message: 'is for people' });
+        const { handle, state, email: before } = found;
+        const { email } = namesOf({ handle, email: text });
+        if (email === before) return { result: found };
+        const conflict = await addresses.conflict({ handle, ...(email && { email }) }, sub);
+        if (conflict) throw conflict;
+        const now = clock.now();
+        const change: Change<PrincipalDocument> = {
+          set: { ...(email && { email }), emailSetAt: now, updatedAt: now },
+          unset: [...(email === undefined ? (['email'] as const) : []), ...ADDRESS_FIELDS],
+        };
+        const changed = applyChange(found, change);
+        const link = state === 'active' ? mails?.verification(changed, source) : undefined;
+        const write = link
+          ? {
+              set: { ...change.set, ...link.stored },
+              unset: change.unset?.filter((field) => !(field in link.stored)) ?? [],
+            }
+          : change;
+        const parts = [
+          principals.changing({ id: sub, state, email: before ?? null }, write),
+          ...addresses.moving(sub, before, email),
+          ...(state === 'active' ? [link?.mail, mails?.emailChanged(found, changed, source)] : []),
+          // Not the address itself, which the audit would keep.
+          audit.entry({ event: 'principal.email_changed', subject: sub, ...actorOf(source) }),
+        ];
+        return { parts, result: applyChange(found, write), repeatIfTaken: true };
       }),
 
     parseMetadata: parseEntry,

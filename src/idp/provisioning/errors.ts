@@ -11,6 +11,7 @@ export const provisioningErrors = defineErrors({
   foreign_form: [403, 'The form was submitted from another site. Open the link again.'],
   link_unknown: [404, 'This link is invalid or has expired. Ask the sender for a new one.'],
   handle_taken: [409, 'This handle is already taken.'],
+  email_taken: [409, 'This e-mail address is already taken.'],
   wrong_state: [409, 'The current state of the principal does not allow this operation.'],
   link_spent: [410, 'This link is invalid or has expired. Ask the sender for a new one.'],
   passwords_differ: [422, 'The passwords do not match.'],

@@ -6,13 +6,14 @@ import { access, type FastifyTypebox, requestSource } from '../../core/http/rout
 import { AppError } from '../../core/kernel/errors.js';
 import { type CredentialProblems, credentialProblems } from '../../core/passwords/form-problems.js';
 import { FORM_LIMIT_BYTES, mountOf, rejectForeignForm } from './recovery-pages.js';
-import { LinkBody, LinkParameters, principalView } from './schemas.js';
+import { DoneQuery, LinkBody, LinkParameters, principalView } from './schemas.js';
 import type { RouteServices } from './services.js';
+import type { ClientDocument } from './store.js';
 
 /** The page behind an invitation or a reset, where a user sets a password. Only the POST uses the link. */
 export async function linkPagePlugin(
   fastify: FastifyTypebox,
-  { links, pages, issuer, hasAccountPages, recovery }: RouteServices,
+  { links, clients, pages, issuer, hasAccountPages, recovery }: RouteServices,
 ): Promise<void> {
   await fastify.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
   const mount = () => mountOf(issuer());
@@ -48,9 +49,16 @@ export async function linkPagePlugin(
     return pages.send(reply.code(error.statusCode), { template: 'invite-dead', view });
   };
 
-  fastify.get('/invite/done', { config }, (_request, reply) =>
-    pages.send(reply, { template: 'invite-done', view: { accountHref: accountHref() } }),
-  );
+  fastify.get('/invite/done', { config, schema: { querystring: DoneQuery } }, async (request, reply) => {
+    const { client_id: clientId } = request.query;
+    const application = clientId === undefined ? null : await clients.find(clientId);
+    const view = {
+      accountHref: accountHref(),
+      applicationHref: application && homeOf(application),
+      application: application?.name,
+    };
+    return pages.send(reply, { template: 'invite-done', view });
+  });
 
   fastify.get('/invite/:token', { config, schema: { params: LinkParameters } }, async (request, reply) => {
     const { token } = request.params;
@@ -76,7 +84,9 @@ export async function linkPagePlugin(
           { password, confirmation, handle: chosen },
           requestSource(request),
         );
-        if (isForm(request)) return reply.redirect(`${mount()}/invite/done`, 303);
+        const { application } = principal;
+        const next = application === undefined ? '' : `?client_id=${application}`;
+        if (isForm(request)) return reply.redirect(`${mount()}/invite/done${next}`, 303);
         const { sub, handle, kind } = principalView(principal);
         return reply.code(201).send({ sub, handle, kind });
       } catch (error) {
@@ -91,6 +101,12 @@ export async function linkPagePlugin(
       }
     },
   );
+}
+
+/** Where an application on the web is, which the person opens to sign in; `null` for others. */
+function homeOf({ redirectUris }: Pick<ClientDocument, 'redirectUris'>): string | null {
+  const address = redirectUris.find((uri) => /^https:/.test(uri));
+  return address === undefined ? null : `${new URL(address).origin}/`;
 }
 
 /** What was submitted, with the problems if it was rejected. */

@@ -21,6 +21,12 @@ export function newLink(
   return { token, hash: sha256(token), expiresAt: clock.now() + lifetimeMs };
 }
 
+/** Whether the link of an invitation has expired, or was ended. */
+export const hasExpiredLink = (
+  { linkExpiresAt = 0 }: Pick<PrincipalDocument, 'linkExpiresAt'>,
+  now: number,
+): boolean => linkExpiresAt <= now;
+
 /** The page behind a link that sets a password. */
 export const linkUrl = (issuer: string, { token }: Pick<Link, 'token'>): string =>
   `${issuer}/invite/${token}`;

@@ -69,7 +69,7 @@ const REPETITIONS = fixedWindow('link.repetition', 10, DAY);
 
 export function createLinks(principals: PrincipalCollection, deps: LinkDependencies) {
   const { passwords, passwordPolicy, throttle, firstOperator, mails } = deps;
-  const { signInMethods, endSessions, forgetConsents, commit, audit, clock } = deps;
+  const { addresses, signInMethods, endSessions, forgetConsents, commit, audit, clock } = deps;
 
   /**
    * What the page behind a link is about. Does not use the link.
@@ -185,7 +185,8 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
       updatedAt: now,
     };
     try {
-      await commit([principals.inserting(operator), ...recordAcceptance(id, true, source)]);
+      const parts = [principals.inserting(operator), ...recordAcceptance(id, true, source)];
+      await commit([...parts, ...addresses.claiming(operator)]);
       return operator;
     } catch (error) {
       if (!(error instanceof UniqueViolation)) throw error;
@@ -211,10 +212,10 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     return principal;
   };
 
-  /** The hash of a password that was chosen for a handle. @throws passwords_differ, WEAK_PASSWORD, OVERLOADED */
+  /** The hash of a password that was chosen for an account with these names. @throws passwords_differ, WEAK_PASSWORD, OVERLOADED */
   const hashChosen = async (
     { password, confirmation }: Choice,
-    handle: string,
+    names: readonly string[],
     { isDisconnected }: RequestSource,
   ): Promise<string> => {
     if (confirmation !== undefined && confirmation !== password) {
@@ -224,7 +225,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     }
     const problem = chosenPasswordProblem(password, passwords);
     if (problem) throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
-    await passwordPolicy.validate(password, [handle]);
+    await passwordPolicy.validate(password, names);
     return passwords.hash(password, isDisconnected);
   };
 
@@ -246,7 +247,11 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
       const use = async (target: LinkTarget): Promise<PrincipalDocument | null> => {
         const { principal, expiresAt } = target;
         const handle = principal?.handle ?? canonicalHandle(choice.handle ?? '');
-        passwordHash ??= await hashChosen(choice, handle, source);
+        passwordHash ??= await hashChosen(
+          choice,
+          principal?.email ? [handle, principal.email] : [handle],
+          source,
+        );
         return principal
           ? useLink(principal, target, { hash, passwordHash }, source)
           : useFirstLink({ id, expiresAt }, { handle, hash, passwordHash }, source);

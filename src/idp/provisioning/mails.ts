@@ -1,9 +1,9 @@
-import { mailboxOf } from '../../core/http/mailboxes.js';
-import { inHours, type Messages } from '../../core/http/messages.js';
+import { addressOf, mailboxOf } from '../../core/http/mailboxes.js';
+import { inDays, inHours, type Messages } from '../../core/http/messages.js';
 import { requestDetails } from '../../core/http/request-details.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import { type Clock, DAY, HOUR } from '../../core/kernel/clock.js';
-import type { Random } from '../../core/kernel/secrets.js';
+import { type Random, sha256 } from '../../core/kernel/secrets.js';
 import type { Effect } from '../../core/ops/commit.js';
 import type { Mail, Outbox } from '../../shared/email/outbox.js';
 import { linkUrl, newLink } from './link-tokens.js';
@@ -11,7 +11,15 @@ import type { PrincipalDocument } from './store.js';
 
 type Recipient = Pick<
   PrincipalDocument,
-  'id' | 'handle' | 'name' | 'epoch' | 'signInRevision' | 'invitedAt' | 'emailVerifiedAt'
+  | 'id'
+  | 'handle'
+  | 'email'
+  | 'name'
+  | 'epoch'
+  | 'signInRevision'
+  | 'invitedAt'
+  | 'emailVerifiedAt'
+  | 'emailSetAt'
 >;
 
 /** Where a request came from, and the language of its answer. */
@@ -19,7 +27,7 @@ type MailOrigin = Pick<RequestSource, 'ip' | 'browser' | 'acceptLanguage'>;
 
 type PersonMail = Pick<Mail, 'key' | 'template' | 'values' | 'expiresAt'>;
 
-/** The mails to people whose handle is an e-mail address, for the commits of what they are about; for others, nothing. */
+/** The mails to people who have an e-mail address, for the commits of what they are about; for others, nothing. */
 export type PersonMails = ReturnType<typeof createPersonMails>;
 
 export interface MailDependencies {
@@ -36,29 +44,32 @@ const VERIFICATION_LINK_LIFETIME_MS = DAY;
 /** Whether the person has an e-mail address that is not verified. */
 export const isVerificationDue = ({
   kind,
-  handle,
   emailVerifiedAt,
-}: Pick<PrincipalDocument, 'kind' | 'handle' | 'emailVerifiedAt'>): boolean =>
-  kind === 'human' && emailVerifiedAt === undefined && mailboxOf(handle) !== undefined;
+  ...names
+}: Pick<PrincipalDocument, 'kind' | 'handle' | 'email' | 'emailVerifiedAt'>): boolean =>
+  kind === 'human' && emailVerifiedAt === undefined && addressOf(names) !== undefined;
 
 /** The name is greeted only if the mailbox is known to belong to the account: anyone can sign up with an address and a name. */
-const greetingOf = ({ name, invitedAt, emailVerifiedAt }: Recipient) =>
-  name !== undefined && (invitedAt ?? emailVerifiedAt) !== undefined ? { name } : {};
+const greetingOf = ({ name, invitedAt, emailVerifiedAt, emailSetAt }: Recipient) => {
+  const knownSince = emailVerifiedAt ?? (emailSetAt === undefined ? invitedAt : undefined);
+  return name !== undefined && knownSince !== undefined ? { name } : {};
+};
 
 export function createPersonMails(deps: MailDependencies) {
   const { outbox, messages, issuer, clock } = deps;
   const mailTo = (
-    { id, handle }: Recipient,
+    person: Recipient,
     source: MailOrigin | undefined,
     { values, ...mail }: PersonMail,
   ): Effect | undefined => {
-    const to = mailboxOf(handle);
-    if (to === undefined) return undefined;
+    const email = addressOf(person);
+    const to = mailboxOf(email ?? '');
+    if (email === undefined || to === undefined) return undefined;
     return outbox.mail({
       ...mail,
-      userId: id,
+      userId: person.id,
       to,
-      values: { email: handle, ...values },
+      values: { email, ...values },
       locale: messages.negotiate({ headers: { 'accept-language': source?.acceptLanguage } }),
       security: true,
     });
@@ -85,6 +96,27 @@ export function createPersonMails(deps: MailDependencies) {
     );
 
   return {
+    /** The link of an invitation, with the mailbox that it is sent to; undefined without an address. */
+    invitation(
+      person: Recipient,
+      { url, lifetimeMs, application }: { url: string; lifetimeMs: number; application: string | undefined },
+      source: RequestSource,
+    ) {
+      const effect = mailTo(person, source, {
+        key: `invitation:${sha256(url)}`,
+        template: 'invitation',
+        values: {
+          handle: person.handle,
+          link: url,
+          validFor: inDays(Math.round(lifetimeMs / DAY)),
+          ...(application && { application }),
+          ...(person.name !== undefined && { name: person.name }),
+        },
+        expiresAt: clock.now() + lifetimeMs,
+      });
+      return effect && { effect, to: addressOf(person) ?? '' };
+    },
+
     /** A link for a forgotten password: the fields of the person, and the mail for the commit that stores them. */
     passwordReset(person: Recipient, source: RequestSource) {
       const link = newLink(person.id, RESET_LINK_LIFETIME_MS, deps);
@@ -117,6 +149,15 @@ export function createPersonMails(deps: MailDependencies) {
         expiresAt,
       });
       return { stored: { verifyHash, verifyExpiresAt: expiresAt }, mail };
+    },
+
+    /** For the previous address, if there was another one. */
+    emailChanged(before: Recipient, after: Recipient, source: RequestSource) {
+      const newEmail = addressOf(after);
+      if (newEmail === undefined) return undefined;
+      const key = `email-changed:${before.id}:${after.emailSetAt}`;
+      const content = changeContent(before, source, 'email-changed', key);
+      return mailTo(before, source, { ...content, values: { ...content.values, newEmail } });
     },
 
     /** @param person before the change */

@@ -12,6 +12,7 @@ export function createProvisioningModule(context: ModuleContext, options: Provis
   const { audit, throttle, jobs } = context;
   const services = createProvisioningServices(context, options);
   jobs.add('unused-client-purge', services.clients.purge);
+  jobs.add('invitation-purge', services.links.purge);
   const inOutage = { attemptAsOperator: throttle.attemptAsOperatorInOutage };
   return {
     ...services,

@@ -7,6 +7,7 @@ import { toTimestamp } from '../../core/http/schemas.js';
 import { type AppError, type ErrorOptions, httpErrors } from '../../core/kernel/errors.js';
 import { provisioningErrors } from './errors.js';
 import { guidePlugin } from './guide.js';
+import { InviteAnswer, InviteBody, InviteList, InviteQuery, inviteView } from './invite-schemas.js';
 import { linkPagePlugin } from './link-page.js';
 import type { Principals } from './principals.js';
 import { recoveryPagesPlugin } from './recovery-pages.js';
@@ -19,8 +20,6 @@ import {
   ClientList,
   ClientQuery,
   clientView,
-  InviteAnswer,
-  InviteBody,
   MetadataBody,
   operatorView,
   PrincipalAnswer,
@@ -89,12 +88,16 @@ async function creationPlugin(
     { config: access('inviter'), schema: { body: InviteBody, response: { 201: InviteAnswer } } },
     async (request, reply) => {
       refuseUnknownFields(request.body, InviteBody);
-      const { principal, url, expiresAt, days } = await links.invite(request.body, requestSource(request));
+      const { send, ...input } = request.body;
+      const delivery = send ? 'required' : 'none';
+      const invitation = await links.invite({ ...input, delivery }, requestSource(request));
+      const { principal, url, expiresAt, days, sentTo } = invitation;
       return reply.code(201).send({
         handle: principal.handle,
         invite_url: url,
         expires_at: toTimestamp(expiresAt),
         days,
+        ...(sentTo !== undefined && { sent_to: sentTo }),
       });
     },
   );
@@ -161,8 +164,32 @@ function refuseUnknownFields(
 }
 
 /** The administrator can see and disable principals, but never act on their behalf. */
-async function operatorPlugin(fastify: FastifyTypebox, { directory }: RouteServices): Promise<void> {
+async function operatorPlugin(
+  fastify: FastifyTypebox,
+  { directory, links, clock }: RouteServices,
+): Promise<void> {
   const config = access('admin');
+
+  fastify.get(
+    '/v1/invites',
+    { config, schema: { querystring: InviteQuery, response: { 200: InviteList } } },
+    async ({ query }) => {
+      const filter = { state: 'invited', hasExpiredLink: query.expired === 'true' } as const;
+      const { items, next } = await directory.list({ ...filter, after: query.after });
+      return { invites: items.map((item) => inviteView(item, clock.now())), next };
+    },
+  );
+
+  fastify.delete(
+    '/v1/invites/:sub',
+    { config: access('inviter'), schema: { params: PrincipalParameters } },
+    async (request, reply) => {
+      const found = await directory.get(request.params.sub);
+      if (!found || !(await links.withdraw(found.id, requestSource(request)))) throw httpErrors.NOT_FOUND();
+      return reply.code(204).send();
+    },
+  );
+
   const one = { config, schema: { params: PrincipalParameters, response: { 200: PrincipalView } } };
 
   fastify.get(

@@ -10,9 +10,10 @@ import type { Passwords } from '../../core/passwords/hasher.js';
 import { PASSWORD_PROBLEMS } from '../../core/passwords/problems.js';
 import { UniqueViolation } from '../../core/storage/collection.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
+import { type Addresses, namesOf } from './addresses.js';
 import { readAgentKey } from './agent-keys.js';
 import { provisioningErrors } from './errors.js';
-import { canonicalForm, canonicalHandle, isPossibleHandle } from './handles.js';
+import { canonicalHandle, isPossibleHandle } from './handles.js';
 import { CREATIONS, FAILURES, REGISTRATIONS } from './limits.js';
 import type { PersonMails } from './mails.js';
 import {
@@ -51,6 +52,7 @@ export interface Dependencies {
 }
 
 export interface PrincipalDependencies extends Dependencies {
+  addresses: Addresses;
   endSessions: EndSessions;
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
@@ -61,10 +63,10 @@ export interface PrincipalDependencies extends Dependencies {
 
 export function createPrincipals(principals: PrincipalCollection, deps: PrincipalDependencies) {
   const { passwords, passwordPolicy, throttle, endSessions, mails } = deps;
-  const { commit, audit, clock, random } = deps;
+  const { addresses, commit, audit, clock, random } = deps;
 
   const newPrincipal = (
-    input: { handle: string; name?: string | undefined },
+    input: { handle: string; email?: string | undefined; name?: string | undefined },
     rest: Pick<
       PrincipalDocument,
       'kind' | 'passwordHash' | 'secretHash' | 'keys' | 'mintedAt' | 'vouchedAt' | 'passkeyOnly'
@@ -75,6 +77,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     return {
       id,
       handle: input.handle,
+      ...(input.email !== undefined && { email: input.email }),
       ...(input.name && { name: input.name.trim() }),
       state: 'active',
       createdAt: now,
@@ -83,14 +86,21 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     };
   };
 
-  /** @throws handle_taken */
+  /** @throws handle_taken, email_taken */
   const insert = async (
     principal: PrincipalDocument,
     ...effects: CommitPart[]
   ): Promise<PrincipalDocument> => {
-    await commit([principals.inserting(principal), ...effects]).catch((error: unknown) => {
-      const isHandleTaken = error instanceof UniqueViolation && error.field === 'handle';
-      throw isHandleTaken ? provisioningErrors.handle_taken() : error;
+    const refuseTaken = async (error?: unknown) => {
+      const conflict = await addresses.conflict(principal, principal.id);
+      if (conflict ?? error) throw conflict ?? error;
+    };
+    // An address may be the handle of a principal of an earlier version, which has reserved nothing.
+    if (principal.email !== undefined) await refuseTaken();
+    const parts = [principals.inserting(principal), ...effects, ...addresses.claiming(principal)];
+    await commit(parts).catch((error: unknown) => {
+      if (error instanceof UniqueViolation) return refuseTaken(error);
+      throw error;
     });
     return principal;
   };
@@ -118,7 +128,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     return insert(agent, audit.entry(record));
   };
 
-  /** Stores an account that someone has signed up for, with the link that verifies its address. @throws handle_taken */
+  /** Stores an account that someone has signed up for, with the link that verifies its address. @throws handle_taken, email_taken */
   const signUp = async (
     principal: PrincipalDocument,
     source: RequestSource,
@@ -136,16 +146,17 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
    * The active principal with these credentials, or `null`. The work depends on the form of the password and never on
    * the handle, so that its duration does not reveal which handles exist.
    *
+   * @param name the handle or the e-mail address: failures count for the same account
    * @param accepts whether this principal may sign in this way; if not, the password counts as wrong
    * @throws RATE_LIMITED, OVERLOADED
    */
   const authenticate = async (
-    handle: string,
+    name: string,
     password: string,
     { ip, isDisconnected }: RequestSource,
     accepts: (principal: PrincipalDocument) => boolean,
   ): Promise<PrincipalDocument | null> => {
-    const account = canonicalForm(handle);
+    const account = await addresses.accountOf(name);
     const isGenerated = password.startsWith(GENERATED_PREFIX);
     // Verifying a generated password is fast, so it does not use the hashing queue.
     if (!isGenerated) await passwords.ensureCapacity();
@@ -158,7 +169,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       onBudgetSpent: () => BUDGET_SPENT,
     } as const;
     return throttle.attempt(guess, async () => {
-      const candidate = isPossibleHandle(handle) ? await principals.findOne({ handle: account }) : null;
+      const candidate = isPossibleHandle(account) ? await principals.findOne({ handle: account }) : null;
       const ok = isGenerated
         ? isSecretOf(password, candidate?.secretHash ?? UNUSED_HASH)
         : (await passwords.verify(candidate?.passwordHash ?? null, password, isDisconnected)).ok;
@@ -176,25 +187,30 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
   };
 
   return {
-    /** @throws invalid_kind, handle_taken, VALIDATION_ERROR, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED */
+    /** @throws invalid_kind, handle_taken, email_taken, VALIDATION_ERROR, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED */
     async register(
       {
         handle,
         password,
         kind = 'agent',
-        name,
-      }: { handle: string; password: string; kind?: unknown; name?: string },
+        ...given
+      }: { handle: string; password: string; kind?: unknown; name?: string; email?: string },
       source: RequestSource,
     ): Promise<PrincipalDocument> {
       const { ip, isDisconnected } = source;
       if (!isKind(kind)) throw provisioningErrors.invalid_kind();
-      const canonical = canonicalHandle(handle);
+      if (given.email !== undefined && kind !== 'human')
+        throw invalidFields({
+          path: 'email',
+          message: 'is for people; the address of an agent is its handle',
+        });
+      const names = namesOf({ ...given, handle });
       const problem = chosenPasswordProblem(password, passwords);
       if (problem) throw invalidFields({ path: 'password', message: problem });
-      await passwordPolicy.validate(password, [canonical]);
+      await passwordPolicy.validate(password, Object.values(names));
       await throttle.count(REGISTRATIONS, ip);
       const passwordHash = await passwords.hash(password, isDisconnected);
-      return signUp(newPrincipal({ handle: canonical, name }, { kind, passwordHash }), source);
+      return signUp(newPrincipal({ ...names, name: given.name }, { kind, passwordHash }), source);
     },
 
     /**
@@ -277,7 +293,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
      * @throws WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
      */
     async changePassword(
-      { id, handle }: Pick<PrincipalDocument, 'id' | 'handle'>,
+      { id, handle, email }: Pick<PrincipalDocument, 'id' | 'handle' | 'email'>,
       { current, chosen }: { current: string; chosen: string },
       source: RequestSource,
     ): Promise<boolean> {
@@ -286,7 +302,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       if (proven?.kind !== 'human') return hasPassword(id, chosen, source);
       const problem = chosenPasswordProblem(chosen, passwords);
       if (problem) throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
-      await passwordPolicy.validate(chosen, [handle]);
+      await passwordPolicy.validate(chosen, email === undefined ? [handle] : [handle, email]);
       const passwordHash = await passwords.hash(chosen, source.isDisconnected);
       const { committed } = await commit([
         principals.changing(

@@ -46,44 +46,40 @@ const Handle = Type.String({
 
 const ClientName = Type.String({ ...DisplayName, examples: ['My app'] });
 
+export const Address = Type.String({
+  description: 'The e-mail address of a person whose handle is not the address.',
+  accepts: 'an e-mail address of at most 254 characters',
+  trimmed: true,
+  examples: ['ada@example.com'],
+  minLength: 3,
+  maxLength: 254,
+});
+
 /** An ignored field would be taken for stored (RFC 7591 §3.2.1), so the routes refuse others by name. */
-const NAMED_FIELDS = { additionalProperties: true };
+export const NAMED_FIELDS = { additionalProperties: true };
 
 /** `kind`, `password` and `days` have no type here, so that a wrong one is rejected instead of removed. */
-const Untyped = Type.Optional(Type.Unknown());
+export const Untyped = Type.Optional(Type.Unknown());
 
 export const AccountBody = Type.Object(
-  { handle: Handle, password: PasswordInput, kind: Untyped, name: Type.Optional(DisplayName) },
+  {
+    handle: Handle,
+    email: Type.Optional(Address),
+    password: PasswordInput,
+    kind: Untyped,
+    name: Type.Optional(DisplayName),
+  },
   NAMED_FIELDS,
 );
 
-const identity = { handle: Handle, name: Type.Optional(DisplayName) };
+export const identity = { handle: Handle, name: Type.Optional(DisplayName) };
 
 export const AgentBody = Type.Object({ ...identity, kind: Untyped, password: Untyped }, NAMED_FIELDS);
-
-const InvitedGroups = Type.Array(Type.String(), {
-  description: 'The groups that the person is in once the invitation is accepted.',
-  accepts: 'a list of at most 50 names of groups, each once',
-  examples: [['staff']],
-  maxItems: 50,
-  uniqueItems: true,
-});
-
-export const InviteBody = Type.Object(
-  { ...identity, days: Untyped, groups: Type.Optional(InvitedGroups), kind: Untyped, password: Untyped },
-  NAMED_FIELDS,
-);
-
-export const InviteAnswer = Type.Object({
-  handle: Type.String(),
-  invite_url: Type.String({ description: 'Shown once; can be used once.' }),
-  expires_at: Timestamp,
-  days: Type.Integer(),
-});
 
 const principal = {
   sub: Type.String(),
   handle: Type.String(),
+  email: Type.Optional(Type.String({ description: 'Beside the handle, if the handle is not the address.' })),
   kind: Type.Enum(KINDS),
   name: Type.String(),
   created_at: Timestamp,
@@ -161,6 +157,9 @@ export const VerificationBody = Type.Object(
   { password: Type.Optional(Type.String({ maxLength: 4096, writeOnly: true })) },
   { additionalProperties: false },
 );
+
+/** The application of an invitation. Anything else is ignored. */
+export const DoneQuery = Type.Object({ client_id: Type.Optional(Type.String({ maxLength: 64 })) });
 
 export const LinkParameters = Type.Object({ token: Type.String() });
 
@@ -315,8 +314,9 @@ const GRANT_TYPES = ['authorization_code', 'refresh_token'];
 const DEVICE_GRANT_TYPE = 'urn:ietf:params:oauth:grant-type:device_code';
 
 /** Documents as in responses, without hashes. */
-export function principalView({ id, handle, kind, name, createdAt }: PrincipalDocument) {
-  return { sub: id, handle, kind, name: name ?? '', created_at: toTimestamp(createdAt) };
+export function principalView({ id, handle, email, kind, name, createdAt }: PrincipalDocument) {
+  const names = { handle, ...(email !== undefined && { email }) };
+  return { sub: id, ...names, kind, name: name ?? '', created_at: toTimestamp(createdAt) };
 }
 
 export function operatorView(principal: PrincipalDocument) {

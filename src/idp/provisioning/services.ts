@@ -2,6 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import type { Pages } from '../../core/http/pages.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Groups } from '../groups/service.js';
+import { addressCollection, createAddresses } from './addresses.js';
 import type { UriRules } from './client-uris.js';
 import { createClients, type EndClient, type IdTokenAlgorithm } from './clients.js';
 import { createDirectory } from './directory.js';
@@ -41,21 +42,24 @@ export function createProvisioningServices(context: ModuleContext, options: Prov
   const { store } = context;
   const { issuer, isSignupOpen, mails, adminToken, inviteToken = adminToken } = options;
   const collection = principalCollection(store);
-  const shared = { ...context, ...options };
+  const addresses = createAddresses(collection, addressCollection(store));
+  const shared = { ...context, ...options, addresses };
   const principals = createPrincipals(collection, shared);
   const { authenticate } = principals;
   const firstOperator = createFirstOperator(setupCollection(store), collection, shared);
+  const clients = createClients(clientCollection(store), shared);
   return {
     issuer,
+    clock: context.clock,
     isSignupOpen,
     principals,
-    links: createLinks(collection, { ...shared, firstOperator }),
-    clients: createClients(clientCollection(store), shared),
+    links: createLinks(collection, { ...shared, clients, firstOperator }),
+    clients,
     directory: createDirectory(collection, shared),
     operators: createOperatorRoles(collection, context),
     firstOperator,
     /** Absent without a mail server. */
-    verification: mails && createVerification(collection, { ...context, mails, authenticate }),
+    verification: mails && createVerification(collection, { ...shared, mails, authenticate }),
     /** Absent without a mail server. */
     recovery: mails && createRecovery(collection, { ...shared, mails }),
     /**

@@ -23,6 +23,8 @@ export interface PrincipalDocument {
   /** Canonical; unique across kinds, permanently. */
   handle: string;
   kind: Kind;
+  /** The address of a person beside the handle, with its domain in ASCII. Absent: the handle, if that is an address. */
+  email?: string;
   name?: string;
   state: PrincipalState;
   /** What the operator stores about the principal, for claims. */
@@ -52,15 +54,19 @@ export interface PrincipalDocument {
   /** SHA-256 of the mailed link that verifies the e-mail address. */
   verifyHash?: string;
   verifyExpiresAt?: number;
-  /** When a link that was mailed to the handle was used. */
+  /** When a link that was mailed to the present address was used. */
   emailVerifiedAt?: number;
+  /** When an operator gave an existing account another address: until that is verified, no link for a password is mailed. */
+  emailSetAt?: number;
   /** The last used link. Until its expiry, the request that has used it can be repeated. */
   usedLink?: UsedPrincipalLink;
   /** Present when the principal was invited, so that the operator chose the handle. */
   invitedAt?: number;
+  /** The client to which the person continues from the invitation. */
+  application?: string;
   /** Present when the operator created the agent. */
   mintedAt?: number;
-  /** Present when the operator who created the agent vouches for the address in its handle. */
+  /** Present when the operator vouches for the address: in the handle of an agent, or beside the one of an invited person. */
   vouchedAt?: number;
   /** Present for an operator. Only commands on the host set it, or the use of a link that they print. */
   operatorSince?: number;
@@ -145,8 +151,8 @@ export type ClientCollection = Collection<ClientDocument>;
 export function principalCollection(store: Store): PrincipalCollection {
   return store.collection<PrincipalDocument>('principals', {
     unique: ['handle'],
-    // The last three are for the lists of the console and of the operators.
-    indexes: [['createdAt'], ['kind', 'handle'], ['state', 'handle'], ['operatorSince']],
+    // Three of them are for the lists of the console and of the operators.
+    indexes: [['createdAt'], ['kind', 'handle'], ['state', 'handle'], ['operatorSince'], ['email']],
     fields: ['linkHash', 'mailedLinkHash', 'verifyHash', 'operatorLinkHash'],
     numbers: [
       ...([
@@ -170,6 +176,7 @@ export function principalCollection(store: Store): PrincipalCollection {
         created_at: ['time', 'createdAt'],
         email_verified_at: ['time', 'emailVerifiedAt'],
         is_operator: ['presence', 'operatorSince'],
+        email: ['text', 'email'],
       },
     },
   });

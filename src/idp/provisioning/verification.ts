@@ -83,7 +83,10 @@ export function createVerification(principals: PrincipalCollection, deps: Verifi
       const link = mails.verification(person, source);
       if (!link) return false;
       const { committed } = await commit([
-        principals.changing({ id: sub, kind: 'human', state: 'active' }, { set: link.stored }),
+        principals.changing(
+          { id: sub, email: person.email ?? null, kind: 'human', state: 'active' },
+          { set: link.stored },
+        ),
         link.mail,
       ]);
       return committed;

@@ -2,7 +2,7 @@ import t, { type Test } from 'tap';
 import { createCommit } from '../../../src/core/ops/commit.js';
 import { createPasswordPolicy } from '../../../src/core/passwords/common.js';
 import { createPasswords } from '../../../src/core/passwords/hasher.js';
-import { createSignInMethods } from '../../../src/core/server/contributions.js';
+import { createAccountData, createSignInMethods } from '../../../src/core/server/contributions.js';
 import { createLinks } from '../../../src/idp/provisioning/links.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import { type Answer, basic, CHEAP, PASSWORD } from '../../kit/app.js';
@@ -19,6 +19,7 @@ import {
   type RegisteredClient,
   redemption,
 } from '../../kit/idp.js';
+import { addressesIn } from '../provisioning/kit.js';
 
 const MINUTE = 60_000;
 const WRONG = 'not the password';
@@ -51,7 +52,9 @@ async function resetLink(t: Test, idp: IdpApp, sub: string): Promise<string> {
   const links = createLinks(people, {
     signInMethods: createSignInMethods(),
     endSessions: async () => NO_EFFECT,
-    groups: { joining: async () => [], leaving: async () => [] },
+    groups: { joining: async () => [], leaving: async () => [], refuseUnknown: nothing },
+    ...{ addresses: addressesIn(store), accountData: createAccountData() },
+    clients: { find: async () => null, findNamed: async () => null },
     firstOperator: { look: async () => null },
     commit: createCommit(store),
     audit: SILENT_AUDIT,

@@ -2,8 +2,10 @@ import type { Test } from 'tap';
 import type { Clock } from '../../../src/core/kernel/clock.js';
 import type { Random } from '../../../src/core/kernel/secrets.js';
 import { createCommit } from '../../../src/core/ops/commit.js';
+import { createAccountData } from '../../../src/core/server/contributions.js';
 import type { Store } from '../../../src/core/storage/collection.js';
 import type { Groups } from '../../../src/idp/groups/service.js';
+import { addressCollection, createAddresses } from '../../../src/idp/provisioning/addresses.js';
 import { createNewLinks } from '../../../src/idp/provisioning/new-links.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import type { Answer } from '../../kit/app.js';
@@ -43,14 +45,19 @@ export async function mailedIdp(
   };
 }
 
+export const addressesIn = (store: Store) =>
+  createAddresses(principalCollection(store), addressCollection(store));
+
 /** New links on a store, as commands on the host create them. */
 export const linksIn = (
   store: Store,
   { clock, random }: { clock: Clock; random: Random },
-  groups: Pick<Groups, 'joining' | 'leaving'>,
+  groups: Pick<Groups, 'joining' | 'leaving' | 'refuseUnknown'>,
 ) =>
   createNewLinks(principalCollection(store), {
     ...{ commit: createCommit(store), audit: SILENT_AUDIT, clock, random, groups },
+    ...{ addresses: addressesIn(store), accountData: createAccountData() },
+    clients: { find: async () => null, findNamed: async () => null },
     throttle: { count: async () => undefined },
     issuer: () => ISSUER,
   });

@@ -4,7 +4,11 @@ import { type Clock, DAY } from '../../../src/core/kernel/clock.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { type AuditRecord, createAudit } from '../../../src/core/ops/audit.js';
 import { createCommit, effectOf } from '../../../src/core/ops/commit.js';
-import { createSignInMethods, type SignInMethods } from '../../../src/core/server/contributions.js';
+import {
+  createAccountData,
+  createSignInMethods,
+  type SignInMethods,
+} from '../../../src/core/server/contributions.js';
 import type { Store } from '../../../src/core/storage/collection.js';
 import { createReadPerson } from '../../../src/idp/logins.js';
 import { createDirectory } from '../../../src/idp/provisioning/directory.js';
@@ -18,6 +22,8 @@ import { NO_EFFECT } from '../../kit/effects.js';
 import { explore, type Scenario } from '../../kit/explore.js';
 import { countedRandom } from '../../kit/random.js';
 import { codes, holds, insist, ORIGIN, untilAnswered } from '../../saas/auth/explored-service.js';
+
+import { addressesIn } from './kit.js';
 
 /** A mailed link takes effect once, whatever happens beside it, and its change is reported if it happened. */
 
@@ -94,7 +100,9 @@ function domainOn(store: Store, seed: string) {
       attempt: (_guess: unknown, evaluate: () => Promise<unknown>) => evaluate(),
     } as never,
     firstOperator: { look: async () => null },
-    groups: { joining: async () => [], leaving: async () => [] },
+    groups: { joining: async () => [], leaving: async () => [], refuseUnknown: async () => undefined },
+    ...{ addresses: addressesIn(store), accountData: createAccountData() },
+    clients: { find: async () => null, findNamed: async () => null },
   };
   const { authenticate, changePassword } = createPrincipals(principals, deps);
   return {
@@ -114,6 +122,7 @@ const change = (store: Store) =>
       if (!isChanged) throw Object.assign(new Error('wrong'), { code: 'wrong' });
     });
 const disable = (store: Store) => domainOn(store, 'disable').directory.disable(SUB, ORIGIN);
+const move = (store: Store) => domainOn(store, 'move').directory.changeEmail(SUB, 'new@example.test', ORIGIN);
 const remove = (store: Store) => domainOn(store, 'delete').directory.deleteHuman(SUB, ORIGIN);
 /** In the session of a person whose password was not changed yet. */
 const addPasskey = async (store: Store) => {
@@ -219,6 +228,38 @@ t.test(
     }
   },
 );
+
+t.test('no link of the previous address proves another one, in every order', async (t) => {
+  const check: Scenario['check'] = async (store) => {
+    const { email, emailVerifiedAt, mailedLinkHash, verifyHash } = await read(store);
+    if (email === undefined) return;
+    insist(emailVerifiedAt === undefined, 'the address counts as verified');
+    insist(mailedLinkHash === undefined && verifyHash !== sha256(VERIFICATION), 'a link is still valid');
+  };
+  for (const other of [use('mailed', 'one'), verify, move])
+    holds(t, await explore({ setup, actors: [move, other], crash: true, check }));
+});
+
+t.test('an invitation is accepted or withdrawn, in every order', async (t) => {
+  const invited = async (store: Store): Promise<void> => {
+    await setup(store);
+    const unset = ['passwordHash', 'mailedLinkHash', 'mailedLinkExpiresAt'] as const;
+    await principalCollection(store).updateOne({ id: SUB }, { set: { state: 'invited' }, unset });
+  };
+  const withdraw = async (store: Store) => {
+    if (!(await domainOn(store, 'withdraw').links.withdraw(SUB, ORIGIN)))
+      throw Object.assign(new Error('wrong'), { code: 'wrong' });
+  };
+  const again = (store: Store) =>
+    domainOn(store, 'again').links.invite({ handle: 'ada@example.test', isRepeated: true }, ORIGIN);
+  const check: Scenario['check'] = async (store, [accepted, withdrawn]) => {
+    const left = await read(store);
+    if (accepted?.status === 'fulfilled') insist(left?.state === 'active', 'accepted in vain');
+    if (withdrawn?.status === 'fulfilled') insist(left === null, 'withdrawn in vain');
+  };
+  for (const other of [again, withdraw])
+    holds(t, await explore({ setup: invited, actors: [use('printed', 'one'), withdraw, other], check }));
+});
 
 t.test('a verification takes effect at most once, and never after another change', async (t) => {
   const isRight: Scenario['check'] = async (store, results) => {

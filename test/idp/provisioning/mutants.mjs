@@ -33,4 +33,24 @@ export default [
     replace: 'if (session?.id === id)', by: 'if (true) return { id, handle }; if (session?.id === id)',
     tests: [['idp/provisioning/verification', 'a person confirms the address by the mailed link']],
   },
+  {
+    name: 'an address is not reserved against handles', file: 'idp/provisioning/addresses.ts', in: 'createAddresses',
+    replace: 'reservedBy(names).map((id) => addresses.inserting({ id, sub })),', by: '[],',
+    tests: [['idp/provisioning/addresses', 'of concurrent sign-ups with one name']],
+  },
+  {
+    name: 'an unverified address of an operator gets links', file: 'idp/provisioning/recovery.ts', in: 'forgotPassword',
+    replace: 'if (found.emailSetAt !== undefined && found.emailVerifiedAt === undefined) return;', by: '',
+    tests: [['idp/provisioning/addresses', 'an address of an operator is unverified']],
+  },
+  {
+    name: 'a link of the previous address outlives it', file: 'idp/provisioning/directory.ts',
+    replace: "'vouchedAt', 'mailedLinkHash',", by: "'vouchedAt',",
+    tests: [['idp/provisioning/mailed-link-races', 'no link of the previous address proves another one']],
+  },
+  {
+    name: 'an accepted invitation is withdrawn', file: 'idp/provisioning/new-links.ts', in: 'end',
+    replace: "state: 'invited', linkExpiresAt", by: 'linkExpiresAt',
+    tests: [['idp/provisioning/mailed-link-races', 'an invitation is accepted or withdrawn']],
+  },
 ];

@@ -115,6 +115,7 @@ t.test('a request for a link does the same work for every user name before its r
       passwordReset: () => ({ stored: { mailedLinkHash: '', mailedLinkExpiresAt: 0 }, mail: undefined }),
     },
     throttle: { count: recorded('count') as never, tryCountKey: recorded('count key', true) as never },
+    addresses: { accountOf: async (name) => name },
     backgroundTasks: { run: (_what, work) => void tasks.push(work) },
     audit: { recordFailure: recorded('audit') as never },
   });

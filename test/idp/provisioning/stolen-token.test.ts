@@ -90,6 +90,9 @@ async function everythingTheTokenDoes(idp: IdpApp, victims: Partial<Victims>) {
     { handle, password: MINE, kind: 'human' },
     { handle, sub, id: sub, state: 'active', passwordHash: 'x', secretHash: 'x', epoch: 0 },
     { handle: handle.toUpperCase() },
+    { handle, email: 'thief@evil.test' },
+    { handle, email: 'thief@evil.test', kind: 'human', send: true },
+    { handle: 'thief@evil.test', email: handle },
     { handle, days: 30 },
     { handle, key: STOLEN.jwk, keys: [STOLEN.jwk], jwks: { keys: [STOLEN.jwk] } },
   ];
@@ -98,14 +101,23 @@ async function everythingTheTokenDoes(idp: IdpApp, victims: Partial<Victims>) {
       for (const path of ['/v1/agents', '/v1/invites']) answers.push(await idp.admin('POST', path, body));
     }
     for (const method of ['PUT', 'PATCH', 'POST', 'DELETE']) {
-      const body = { password: MINE, kind: 'human', handle: 'other', state: 'active' };
+      const body = {
+        password: MINE,
+        kind: 'human',
+        handle: 'other',
+        state: 'active',
+        email: 'thief@evil.test',
+      };
       answers.push(await idp.admin(method, `/v1/principals/${sub}`, body));
     }
     for (const verb of ['keys', 'key', 'jwks']) {
       for (const method of ['PUT', 'POST', 'DELETE'])
         answers.push(await idp.admin(method, `/v1/agents/${sub}/${verb}`, STOLEN.jwk));
     }
-    for (const verb of ['reset', 'rotate', 'password', 'invite', 'kind']) {
+    for (const email of ['thief@evil.test', ''])
+      answers.push(await idp.admin('PATCH', `/v1/principals/${sub}`, { email }));
+    answers.push(await idp.admin('DELETE', `/v1/invites/${sub}`));
+    for (const verb of ['reset', 'rotate', 'password', 'invite', 'kind', 'email']) {
       answers.push(await idp.admin('POST', `/v1/principals/${sub}/${verb}`, { password: MINE }));
       answers.push(await idp.admin('POST', `/v1/agents/${sub}/${verb}`, { password: MINE }));
     }
@@ -272,9 +284,12 @@ type Call = [method: string, path: string, fields?: Record<string, string>];
 const consoleCalls = (sub: string, clientId: string): Call[] => {
   const pages = ['', '/', '/principals', '/principals.csv', '/invitations', '/clients', '/keys', '/audit'];
   const changes = [
-    ...['disable', 'enable', 'delete', 'reset', 'rotate'].map((verb) => `/principals/${sub}/${verb}`),
+    ...['disable', 'enable', 'delete', 'reset', 'rotate', 'email'].map(
+      (verb) => `/principals/${sub}/${verb}`,
+    ),
     ...['update', 'rotate', 'delete'].map((verb) => `/clients/${clientId}/${verb}`),
     ...['/agents/create', '/invitations/create', '/clients/create', `/invitations/${sub}/withdraw`],
+    `/invitations/${sub}/resend`,
   ];
   return [
     ...[...pages, '/audit.csv', ...changes].map((path): Call => ['GET', `/admin${path}`]),

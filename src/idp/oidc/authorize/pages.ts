@@ -121,9 +121,9 @@ export function createSignInPages({
     }),
 
     /** Before a second factor is set up, the person has to follow the link that was sent. */
-    unconfirmed: (signInRequest: SignInRequest, handle: string): Page =>
+    unconfirmed: (signInRequest: SignInRequest, address: string): Page =>
       pageFor('second-factor-unconfirmed', signInRequest, {
-        sent: message('second-factor-unconfirmed.sent', { handle }),
+        sent: message('second-factor-unconfirmed.sent', { handle: address }),
         signInHref: signInHref(signInRequest, mount()),
       }),
 

@@ -20,7 +20,7 @@ export async function checkCredentials(
     credentials &&
     (await directory.authenticate(credentials.username, credentials.password, source, accepts));
   if (principal) return principal;
-  const named = credentials && (await directory.findByHandle(credentials.username));
+  const named = credentials && (await directory.findByName(credentials.username));
   await audit.recordFailure({
     event: 'login.failed',
     ip: source.ip,

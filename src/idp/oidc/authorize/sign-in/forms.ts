@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { addressOf } from '../../../../core/http/mailboxes.js';
 import { type Localized, message } from '../../../../core/http/messages.js';
 import type { Page } from '../../../../core/http/pages.js';
 import { requestSource } from '../../../../core/http/routes.js';
@@ -172,7 +173,10 @@ export function createInteractionForms(services: OidcServices) {
       if (!secondFactor || (!isEnrolled && !(await secondFactor.mustEnrol(principal))))
         return complete(request, reply, signInRequest, principal);
       if (!isEnrolled && (await secondFactor.awaitsConfirmation(principal, requestSource(request))))
-        return pages.send(reply.code(403), signInPages.unconfirmed(signInRequest, handle));
+        return pages.send(
+          reply.code(403),
+          signInPages.unconfirmed(signInRequest, addressOf(principal) ?? handle),
+        );
       const { epoch } = principal;
       const proven = { id, ...(epoch !== undefined && { epoch }) };
       const token = beginForm(services, request, reply, signInRequest, { proven });
