@@ -93,7 +93,7 @@ t.test('everyone in a CSV file is invited, or nobody if a line is wrong', async 
   });
   t.match(await type(['invite', '--csv', file('name\nada')]), { code: 2, err: /must name the columns/ });
   t.match(await type(['invite', '--csv', file('handle\n"ada')]), {
-    code: 1,
+    code: 2,
     err: /line 2: a quotation mark/,
   });
 });
@@ -101,7 +101,7 @@ t.test('everyone in a CSV file is invited, or nobody if a line is wrong', async 
 t.test('what a spreadsheet writes is read as it was, with the lines', async (t) => {
   const rows = [
     ['a', 'b,c', 'd"e'],
-    ['two\nlines', '', 'f'],
+    ['two\r\nlines', '', 'f'],
     ['', 'g', 'h;i'],
   ];
   async function* pages() {

@@ -121,7 +121,8 @@ t.test('secrets and links are shown once', async (t) => {
   t.equal((await act('/invitations/create', { handle: 'ada', days: '31' })).status, 400);
   const [again = ''] = secretsOf((await act('/invitations/create', { handle: 'ada' })).body);
   t.equal((await idp.request('POST', path(again), { body: { password: PASSWORD } })).status, 201);
-  const [reset = ''] = secretsOf((await act(`/principals/${invited.sub}/reset`)).body);
+  const [accepted] = (await idp.admin('GET', '/v1/principals?prefix=ada')).body.principals;
+  const [reset = ''] = secretsOf((await act(`/principals/${accepted.sub}/reset`)).body);
   t.equal((await idp.request('POST', path(reset), { body: { password: 'another one' } })).status, 201);
 });
 
