@@ -190,6 +190,13 @@ t.test('the commands of docs/groups.md work as printed', async (t) => {
   t.match(printed, /admitted_groups +admins staff\n/);
 });
 
+t.test('the commands of docs/invitations.md work as printed', async (t) => {
+  const { cwd } = await startIdp(t);
+  const printed = await paste(t, commandsIn('docs/invitations.md'), {}, cwd);
+  t.match(printed, /invite_url/);
+  t.match(printed, /^mary@example\.com {2}\S+\/invite\//m);
+});
+
 t.test('the commands of docs/claims.md work as printed', async (t) => {
   const { cwd } = await startIdp(t);
   const printed = await paste(t, commandsIn('docs/claims.md'), {}, cwd);
