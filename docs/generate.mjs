@@ -180,6 +180,7 @@ function serverOf(program) {
     organizations: true,
     userRoles: ['support'],
     impersonationRoles: ['support'],
+    apiKeys: true,
     emailLogin: true,
     accountPages: true,
     paymentSecretKey: 'sk_test_x',
@@ -202,6 +203,7 @@ called \`POST /api/auth/reauthenticate\` within the last ten minutes. Routes wit
 \`FACTOR_ENCRYPTION_KEY\`; \`/auth/providers\`, \`/auth/login\` (GET), \`/auth/callback\`, \`/auth/exchange\` and \`/user/identities\` with
 \`LOGIN_PROVIDERS\`; \`/auth/email-login\` and \`/auth/email-login/redeem\` with \`EMAIL_LOGIN\`; those with \`passkey\` with \`PASSKEYS\`;
 those with \`agent\` with \`AGENT_ISSUER\`, which also lets routes with a scope admit agents ([agents-in-your-api.md](agents-in-your-api.md));
+those with \`keys\` with \`API_KEYS\`, which also lets routes with a scope admit keys, and those with \`owner\` keys of organizations ([api-keys.md](api-keys.md));
 \`…/resync\` with \`PAYMENT_SECRET_KEY\`; \`/admin/settings/custom\` and \`/admin/api/settings/custom\` with \`customSettings\`;
 those with \`endpoints\` and \`deliveries\` with \`WEBHOOKS\` ([webhooks.md](webhooks.md)).
 
@@ -247,7 +249,7 @@ async function routeTable(server) {
   const routes = (await routesOf(server)).map(({ method, url, config }) => [
     method,
     url,
-    config.agentScope ? `${config.access}; agents: \`${config.agentScope}\`` : config.access,
+    config.agentScope ? `${config.access}; agents and API keys: \`${config.agentScope}\`` : config.access,
   ]);
   // Fastify knows `/admin` and `/admin/` as two; they are one route.
   const known = new Set(routes.map(([verb, url]) => verb + url));

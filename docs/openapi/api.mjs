@@ -583,6 +583,38 @@ export const organizations = {
   },
 };
 
+/** @param whose a phrase like "of the user" */
+const keysAt = (path, suffix, whose, errors) => ({
+  [`GET ${path}`]: {
+    id: `list${suffix}ApiKeys`,
+    summary: `The API keys ${whose}, the newest first, and the scopes that a key can have`,
+    ...(errors.length > 0 && { errors }),
+  },
+  [`POST ${path}`]: {
+    id: `create${suffix}ApiKey`,
+    summary: `Create an API key ${whose}`,
+    description: '`secret` is the key, which is shown only here.',
+    errors: [...errors, 'TOO_MANY_KEYS'],
+  },
+  [`POST ${path}/:id/rotate`]: {
+    id: `rotate${suffix}ApiKey`,
+    summary: `Replace an API key ${whose}`,
+    description:
+      'The new key has the same name, scopes, networks and lifetime. The key before remains valid for a while.',
+    errors: [...errors, 'NOT_FOUND', 'KEY_ENDED'],
+  },
+  [`DELETE ${path}/:id`]: {
+    id: `end${suffix}ApiKey`,
+    summary: `End an API key ${whose} at once`,
+    errors: [...errors, 'NOT_FOUND'],
+  },
+});
+
+export const keys = {
+  ...keysAt('/api/user/keys', '', 'of the user', []),
+  ...keysAt('/api/organizations/:organization/keys', 'Organization', 'of an organization', BY_ROLE),
+};
+
 export const settings = {
   'GET /api/settings/public': {
     id: 'getPublicSettings',

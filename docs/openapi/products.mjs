@@ -6,6 +6,7 @@ import {
   agents,
   authentication,
   billing,
+  keys,
   organizations,
   otherLogins,
   secondFactor,
@@ -90,7 +91,7 @@ const ORGANIZATION = {
   schema: { type: 'string' },
 };
 /** Whether a route is about the subscriptions of the user, or of an organization. */
-const concernsOwner = ({ url, config }) => url.startsWith('/api/billing/') && config.access === 'user';
+const concernsOwner = ({ url, config }) => url.startsWith('/api/billing/') && config.access !== 'public';
 
 /** Whether operators who act as a user are refused. */
 const refusesImpersonators = ({ method, config: { access, whileImpersonated } }) =>
@@ -106,6 +107,7 @@ const USER = ['UNAUTHENTICATED', 'TOKEN_EXPIRED', 'ACCOUNT_SUSPENDED'];
 const PEOPLE_ONLY = ['FORBIDDEN', 'IDENTITY_PROVIDER_UNAVAILABLE'];
 const SAAS_GUARDS = {
   user: [...USER, ...PEOPLE_ONLY],
+  owner: [...USER, ...PEOPLE_ONLY],
   'recent-user': [...USER, ...PEOPLE_ONLY, 'REAUTHENTICATION_REQUIRED'],
   admin: ['UNAUTHENTICATED', 'ADMIN_NOT_CONFIGURED', 'RATE_LIMITED'],
   metrics: ['UNAUTHENTICATED', 'ADMIN_NOT_CONFIGURED', 'RATE_LIMITED'],
@@ -136,6 +138,10 @@ export const saasBackend = ({ version, errors, schemas }) => ({
       description: 'Organizations, their members and invitations, with `ORGANIZATIONS`.',
       operations: organizations,
     },
+    'API keys': {
+      description: 'For programs of users and organizations, with `API_KEYS`.',
+      operations: keys,
+    },
     Settings: { description: 'What the operator has set.', operations: settings },
     'Admin: users': { description: 'Users, for the operator.', operations: adminUsers },
     'Admin: organizations': {
@@ -160,6 +166,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
   hasForms: false,
   securityOf: {
     user: ['accessToken'],
+    owner: ['accessToken'],
     'recent-user': ['accessToken'],
     admin: ['adminPassword'],
     metrics: ['adminPassword'],
@@ -170,7 +177,12 @@ export const saasBackend = ({ version, errors, schemas }) => ({
       ...BOUND_TOKEN,
       description: `An access token of an agent that is bound to a key (\`AGENT_ISSUER\`), and ${PROOF}`,
     },
-    accessToken: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description: 'The access token.' },
+    accessToken: {
+      type: 'http',
+      scheme: 'bearer',
+      bearerFormat: 'JWT',
+      description: 'The access token, or an API key (`API_KEYS`) at routes that admit them.',
+    },
     adminPassword: {
       type: 'http',
       scheme: 'basic',

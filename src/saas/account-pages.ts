@@ -23,8 +23,8 @@ export type AccountPages = NonNullable<Awaited<ReturnType<typeof openAccountPage
 /** Loads the pages for users if they are enabled. */
 export async function openAccountPages(base: SaasBase, modules: SaasModules) {
   const { context, values, publicUrl, mountedAt, below, accountHref: path, secrets, origins } = base;
-  const { auth, billing, settings, loginProviders, agents, passkeys, messages, pages, organizations } =
-    modules;
+  const { auth, billing, settings, loginProviders, agents, passkeys, keys, messages, pages } = modules;
+  const { organizations } = modules;
   if (!values.accountPages) return undefined;
   const [{ createAccountModule }, { createUserPagesModule }] = await Promise.all([
     import('../shared/account-pages/module.js'),
@@ -43,6 +43,7 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
     accounts: auth.service,
     providers: loginProviders?.service,
     agents: agents?.accounts,
+    keys: keys?.service,
     passkeys: passkeys && { ...passkeys.flows, script },
     billing: values.paymentSecretKey === undefined ? undefined : billing,
     organizations,

@@ -1,17 +1,10 @@
-import type { FastifyInstance } from 'fastify';
-import type { RouteRules } from '../core/http/routes.js';
 import type { ModuleContext } from '../core/server/module-context.js';
-import type { AgentAccess } from './agents/access.js';
-import { configuredAgents, requireScope } from './agents/schemas.js';
+import { configuredAgents } from './agents/schemas.js';
 import { contributeAgentLinks } from './agents/store.js';
-import { authErrors } from './auth/errors.js';
-import type { UsersModule } from './auth/module.js';
-import { isDisabled } from './auth/store.js';
 import type { SaasBase } from './base.js';
 import type { SaasEventBus } from './events.js';
-import type { UserGuard, UserRequest } from './guards.js';
 import { federationErrors } from './login-providers/errors.js';
-import type { ReadUser } from './sign-in-methods.js';
+import type { FindActiveUser, ReadUser } from './sign-in-methods.js';
 
 /** The scopes of our own routes. */
 export const OWN_SCOPES = ['profile:read', 'billing:read', 'billing:write'] as const;
@@ -20,7 +13,7 @@ export const OWN_SCOPES = ['profile:read', 'billing:read', 'billing:write'] as c
 export type SaasAgents = NonNullable<Awaited<ReturnType<typeof openAgents>>>;
 
 export interface AgentOptions {
-  users: UsersModule;
+  findUser: FindActiveUser;
   events: SaasEventBus;
   readUser: ReadUser;
   /** The name of the application. */
@@ -30,7 +23,7 @@ export interface AgentOptions {
 /** Loads the access of agents if an identity provider is configured. */
 export async function openAgents(
   { fastify, context, values, publicUrl, apiUrl, agentScopes, secrets, origins }: SaasBase,
-  { users, events, readUser, name }: AgentOptions,
+  { findUser, events, readUser, name }: AgentOptions,
 ) {
   contributeAgentLinks(context);
   const configured = configuredAgents(values);
@@ -55,7 +48,6 @@ export async function openAgents(
     onFailure: onUnreachable,
   });
   fastify.addHook('onClose', async () => server.close());
-  collectScopes(fastify, agentScopes);
   const { access, accounts, plugin } = createAgentsModule(context, {
     issuer,
     resource,
@@ -72,7 +64,7 @@ export async function openAgents(
     metadataUrl: new URL(resource).origin + server.metadataPath,
     verify: server.verify,
     refusalOf: (error) => (error instanceof errors.ResourceError ? error : undefined),
-    findUser: (id) => findActiveUser(users, id),
+    findUser,
   });
   return {
     accounts,
@@ -84,23 +76,10 @@ export async function openAgents(
       resource_name: name(),
       scopes_supported: [...new Set([...OWN_SCOPES, ...agentScopes])],
     }),
-    ...createAgentGuards(access, new URL(resource).origin),
+    access,
+    /** Of the addresses for which agents prove that they have their key. */
+    origin: new URL(resource).origin,
   };
-}
-
-async function findActiveUser({ userDocuments, presentUser }: UsersModule, id: string) {
-  const user = await userDocuments.findOne({ id });
-  if (!user || user.deletingAt !== undefined) return null;
-  if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
-  return presentUser(user);
-}
-
-/** A misspelt scope of a route prevents the start; otherwise, it would refuse every agent. */
-function collectScopes(fastify: FastifyInstance, scopes: Set<string>): void {
-  fastify.addHook('onRoute', ({ config }) => {
-    const { agentScope } = (config ?? {}) as Partial<RouteRules>;
-    if (agentScope !== undefined) scopes.add(requireScope(agentScope));
-  });
 }
 
 async function openIdentityProvider(
@@ -119,53 +98,4 @@ async function openIdentityProvider(
       onRejected: (_name, err) => log.warn({ err }, 'the response of the identity provider was rejected'),
     },
   );
-}
-
-function createAgentGuards(access: AgentAccess, origin: string) {
-  const admit = async (people: UserGuard, request: UserRequest, scope: string | undefined) => {
-    if (access.hasToken(request.headers.authorization)) {
-      request.saas = await access.admit(presentedBy(request, origin), scope);
-      return;
-    }
-    await people(request).catch((error: unknown) => {
-      throw scope === undefined ? error : access.challenge(error, scope);
-    });
-  };
-  return {
-    /** Adds the agents that a route admits to a guard for people. */
-    admitAgents:
-      (people: UserGuard): UserGuard =>
-      (request) =>
-        admit(people, request, agentScopeOf(request)),
-    /** The same for routes that admit none: an agent reads that they are for people, and gets no challenge. */
-    refuseAgents:
-      (people: UserGuard): UserGuard =>
-      (request) =>
-        admit(people, request, undefined),
-  };
-}
-
-/** Scopes that middleware has stated for requests without routes of Fastify. */
-const stated = new WeakMap<object, string>();
-
-/** States the scope of a request that has no route of Fastify. */
-export const stateScope = (request: object, scope: string): void => void stated.set(request, scope);
-
-function agentScopeOf(request: UserRequest): string | undefined {
-  const { agentScope } = (request.routeOptions?.config ?? {}) as Partial<RouteRules>;
-  return agentScope ?? stated.get(request);
-}
-
-/** In `headers`, Node joins or drops repeated ones, which would hide a second proof. */
-function presentedBy(request: UserRequest, origin: string) {
-  const { rawHeaders = [] } = request.raw ?? request;
-  const linesOf = (name: string) =>
-    rawHeaders.filter((_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === name);
-  return {
-    ip: request.ip ?? request.socket?.remoteAddress ?? '',
-    method: request.method ?? '',
-    url: origin + (request.originalUrl ?? request.url ?? ''),
-    authorization: linesOf('authorization'),
-    dpop: linesOf('dpop'),
-  };
 }

@@ -8,7 +8,7 @@ import { type ResolvedSaas, saasWarnings, withAccountPages } from './options.js'
 export interface MountOptions {
   /** That of our own server. Default: the plugin is in a host. */
   hostContext?: HostContext;
-  /** The scopes that routes of the application state for agents. */
+  /** The scopes that routes of the application state for agents and API keys. */
   agentScopes?: Set<string>;
 }
 

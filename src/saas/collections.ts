@@ -14,6 +14,7 @@ import { purchaseCollection } from './billing/purchases.js';
 import { quotaCollections } from './billing/quotas/store.js';
 import { billingCollections } from './billing/store.js';
 import { usageCollection } from './billing/usage/reports.js';
+import { keyCollection } from './keys/store.js';
 import { identityCollection, usedTicketCollection } from './login-providers/store.js';
 import { organizationCollections } from './organizations/store.js';
 import { settingsCollection } from './settings/store.js';
@@ -45,6 +46,7 @@ export function declareSaasCollections(store: Store): void {
     endpointCollection,
     deliveryCollection,
     organizationCollections,
+    keyCollection,
   ];
   for (const declare of collections) declare(store);
 }

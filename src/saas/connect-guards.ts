@@ -6,10 +6,10 @@ import type { OrganizationIdentity, RequestIdentity } from '../core/http/identit
 import { commonHeaders, logFailure } from '../core/http/responses.js';
 import { httpErrors, renderEnvelope, toAppError } from '../core/kernel/errors.js';
 import { requireScope } from './agents/schemas.js';
-import { stateScope } from './agents.js';
 import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
 import { requireKnownRole } from './auth/users/roles.js';
 import { knownPlans } from './billing/plans/plans.js';
+import { stateScope } from './callers.js';
 import type { SaasDecorator } from './decorator.js';
 import {
   type PlanOwner,
@@ -51,8 +51,8 @@ export interface ConnectGuards extends Pick<SaasDecorator, 'entitles' | 'hasFeat
   /** Sets `request.saas` to the signed-in user and session, or responds with 401. */
   readonly requireUser: ConnectGuard;
   /**
-   * Before `requireUser`, `requireEntitled` or `requireFeature`: lets them admit agents with this scope, too. Has no effect
-   * without AGENT_ISSUER.
+   * Before `requireUser`, `requireEntitled` or `requireFeature`: lets them admit agents and API keys with this scope, too. Has no
+   * effect without AGENT_ISSUER and API_KEYS.
    * @throws Error at once if this is no scope
    */
   readonly allowAgents: (scope: string) => ConnectGuard;

@@ -8,6 +8,7 @@ import type { Consumption } from './billing/quotas/service.js';
 import type { CheckoutOrder, HoldingsView, QuotaView } from './billing/schemas.js';
 import type { SubscriptionChanges } from './billing/subscription/changes.js';
 import type { ReportUsage } from './billing/usage/reports.js';
+import type { CallerGuards } from './callers.js';
 import type { SaasEvents } from './events.js';
 import {
   createAdmitOwner,
@@ -15,7 +16,6 @@ import {
   createLimitGuard,
   createRecentAuthGuards,
   createRoleGuard,
-  keepOrganization,
   type PlanOwner,
   type UserGuard,
 } from './guards.js';
@@ -30,8 +30,8 @@ import { createUserApi, type UserApi } from './user-api.js';
 export interface SaasDecorator {
   /**
    * Hook for the host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. With
-   * `config: { agentScope: 'files:read' }`, the route also admits the access tokens of agents with this scope; without it,
-   * only people. The same applies to `requireEntitled` and `requireFeature`.
+   * `config: { agentScope: 'files:read' }`, the route also admits the access tokens of agents and the API keys of users with this
+   * scope; without it, only people. The same applies to `requireEntitled` and `requireFeature`.
    */
   readonly requireUser: UserGuard;
   /**
@@ -53,7 +53,8 @@ export interface SaasDecorator {
   /**
    * Requires that the user signed in, or proved it again at `POST /auth/reauthenticate`, at most `maxAge` seconds ago
    * (default 600) and, with `secondFactor`, with a second factor; otherwise throws a 401 (REAUTHENTICATION_REQUIRED,
-   * SECOND_FACTOR_REQUIRED) with the challenge of RFC 9470. Never admits agents, nor operators who act as the user (403 IMPERSONATED).
+   * SECOND_FACTOR_REQUIRED) with the challenge of RFC 9470. Never admits agents or API keys, nor operators who act as the user (403
+   * IMPERSONATED).
    * @throws Error at once for `secondFactor` without FACTOR_ENCRYPTION_KEY
    */
   readonly requireRecentAuth: (required?: RecentAuthOptions) => UserGuard;
@@ -77,7 +78,8 @@ export interface SaasDecorator {
   /**
    * Requires that the user is a member of the organization that the request names: by the parameter `organization` of the path, by the
    * header X-Organization or by the active one of the session; with `role`, one whose role permits all that this role does. Sets
-   * `request.saas.organization`. Throws a 400, 403 or 404 otherwise. An agent acts with the role of its user.
+   * `request.saas.organization`. Throws a 400, 403 or 404 otherwise. An agent acts with the role of its user, and an API key of an
+   * organization in this one only, with the role of who is responsible for it.
    * @throws Error at once without the option `organizations`, or for an unknown role
    */
   readonly requireMember: (required?: { role?: string }) => UserGuard;
@@ -165,24 +167,20 @@ declare module 'fastify' {
     saas: RequestIdentity & { organization: OrganizationIdentity };
   }
   interface FastifyContextConfig {
-    /** The scope with which agents may call a route behind `fastify.saas.requireUser`; absent: people only. */
+    /** The scope with which agents and API keys may call a route behind `fastify.saas.requireUser`; absent: people only. */
     agentScope?: string;
   }
 }
 
 export function createDecorator(
   { context }: SaasBase,
-  { users, auth, billing, settings, agents, organizations, events, secondFactors, passkeys }: SaasModules,
+  { users, auth, billing, settings, organizations, events, secondFactors, passkeys }: SaasModules,
+  { requireOwner, requireUser, requirePerson }: CallerGuards,
 ): SaasDecorator {
   const { subscription, plans } = billing;
   const hasSecondFactors = secondFactors !== undefined || passkeys !== undefined;
-  const requireSession: UserGuard = async (request) => {
-    request.saas = await auth.service.authenticate(request.headers.authorization);
-  };
-  const requireUser = keepOrganization(agents?.admitAgents(requireSession) ?? requireSession);
-  const ofMembers = organizations ? createOrganizationGuards(requireUser, organizations) : NO_ORGANIZATIONS;
+  const ofMembers = organizations ? createOrganizationGuards(requireOwner, organizations) : NO_ORGANIZATIONS;
   const admitOwner = createAdmitOwner(requireUser, ofMembers.requireMember);
-  const requirePerson = keepOrganization(agents?.refuseAgents(requireSession) ?? requireSession);
   return Object.freeze({
     requireUser,
     requireRole: createRoleGuard(requireUser, users.userRoles),

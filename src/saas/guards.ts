@@ -49,7 +49,7 @@ export const keepOrganization =
     if (organization) request.saas.organization = organization;
   };
 
-/** Creates `requireRecentAuth`. @param requirePerson refuses agents, whatever the route states */
+/** Creates `requireRecentAuth`. @param requirePerson refuses agents and API keys, whatever the route states */
 export function createRecentAuthGuards(
   requirePerson: UserGuard,
   { hasSecondFactors, clock }: { hasSecondFactors: boolean; clock: Clock },

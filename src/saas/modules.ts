@@ -5,6 +5,7 @@ import type { SaasAgents } from './agents.js';
 import type { AuthModule, UsersModule } from './auth/module.js';
 import type { BillingModule } from './billing/module.js';
 import type { SaasEventBus } from './events.js';
+import type { SaasKeys } from './keys.js';
 import type { LoginProvidersModule } from './login-providers/module.js';
 import type { SaasOrganizations } from './organizations.js';
 import type { SettingsModule } from './settings/module.js';
@@ -27,4 +28,5 @@ export interface SaasModules {
   passkeys: SaasPasskeys | undefined;
   agents: SaasAgents | undefined;
   organizations: SaasOrganizations | undefined;
+  keys: SaasKeys | undefined;
 }

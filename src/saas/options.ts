@@ -24,6 +24,7 @@ import { DEFAULT_RATES } from './auth/limits.js';
 import { authOptions } from './auth/schemas.js';
 import { refuseUnknownRoles } from './auth/users/roles.js';
 import { apiUrlProblem, billingOptions, configuredPrices, plansConflict } from './billing/options.js';
+import { keyOptions } from './keys/schemas.js';
 import { federationOptions, insecureProviders } from './login-providers/schemas.js';
 import { type OrganizationRoles, roleProblems } from './organizations/roles.js';
 import { organizationOptions } from './organizations/schemas.js';
@@ -51,6 +52,7 @@ export const saasSchema = defineOptions({
   ...federationOptions,
   ...agentOptions,
   ...organizationOptions,
+  ...keyOptions,
   ...billingOptions,
   ...adminOptions,
   ...factorOptions('', ['optional', 'required']),
@@ -80,8 +82,8 @@ export interface SaasRuntimeOptions extends RuntimeOptions {
   hooks?: SaasHooks;
   /**
    * The permissions of each role in organizations, beside owners, who have all: `{ admin: ['projects:write'], auditor: ['projects:read'] }`.
-   * Adds roles and permissions to `admin`, which may change the organization (`organization:update`) and its members (`members:manage`),
-   * and `member`.
+   * Adds roles and permissions to `admin`, which may change the organization (`organization:update`), its members (`members:manage`)
+   * and its API keys (`keys:manage`), and `member`.
    */
   organizationRoles?: OrganizationRoles;
 }

@@ -1,5 +1,5 @@
 import { withLeadingSlash } from '../core/config/public-url.js';
-import type { OrganizationIdentity } from '../core/http/identity.js';
+import type { OrganizationIdentity, RequestIdentity } from '../core/http/identity.js';
 import { toTimestamp } from '../core/http/schemas.js';
 import { allOf } from '../core/storage/pages.js';
 import type { EmailModule } from '../shared/email/module.js';
@@ -10,6 +10,7 @@ import type { BillingModule } from './billing/module.js';
 import type { OwnerOf } from './billing/plugin.js';
 import type { SaasEventBus } from './events.js';
 import type { UserGuard, UserRequest } from './guards.js';
+import type { MemberOf } from './organizations/access.js';
 import type { OrganizationUser, OrganizationUsers } from './organizations/dependencies.js';
 import { organizationErrors } from './organizations/errors.js';
 import type { OrganizationsModule } from './organizations/module.js';
@@ -118,21 +119,36 @@ function organizationUsers({ userDocuments }: UsersModule): OrganizationUsers {
 const HEADER = 'x-organization';
 
 /**
- * Whose subscriptions a request is about: those of the organization that the header names, if the user may manage its payments, else the
- * user's. The organization of the session does not count, so that nobody pays for another one than the page shows.
+ * Whose subscriptions a request is about: those of the organization that the header names or to which the API key belongs, if the user
+ * may manage its payments, else the user's. The organization of the session does not count, so that nobody pays for another one than the page shows.
  */
 export function createOwnerOf(organizations: OrganizationsModule | undefined): OwnerOf {
   return async (request) => {
-    const { user } = request.saas;
-    const named = request.headers[HEADER];
+    const { user, key } = request.saas;
+    const named = request.headers[HEADER] ?? key?.organizationId;
     if (named === undefined) return user;
     if (!organizations) throw organizationErrors.ORGANIZATION_NOT_FOUND();
     const { access } = organizations;
-    const member = await access.memberOf(String(named), user.id);
+    const member = await namedMember(access, request.saas, named);
     access.demand(member, 'billing:manage');
     const { id, billingEmail: email } = member.organization;
     return { id, email, personEmail: user.email };
   };
+}
+
+/**
+ * The membership in the organization that a request names. A key of an organization acts in no other one.
+ * @throws ORGANIZATION_NOT_FOUND
+ */
+async function namedMember(
+  access: OrganizationsModule['access'],
+  { user, key }: RequestIdentity,
+  named: unknown,
+): Promise<MemberOf> {
+  const own = key?.organizationId;
+  const member = await access.memberOf(String(named), user.id);
+  if (own !== undefined && member.organization.id !== own) throw organizationErrors.ORGANIZATION_NOT_FOUND();
+  return member;
 }
 
 /** Creates `requireMember` and `requirePermission`. */
@@ -143,9 +159,9 @@ export function createOrganizationGuards(
   /** Sets the user, and the organization that the request names and of which the user is a member. */
   const requireOrganization = async (request: UserRequest): Promise<OrganizationIdentity> => {
     await requireUser(request);
-    const { user, session } = request.saas;
+    const { user, session, key } = request.saas;
     const { organization: inPath } = (request.params ?? {}) as { organization?: unknown };
-    const named = inPath ?? request.headers[HEADER];
+    const named = inPath ?? request.headers[HEADER] ?? key?.organizationId;
     // The one of the session may have removed the user since.
     const chosen = session?.organizationId;
     const member =
@@ -153,7 +169,7 @@ export function createOrganizationGuards(
         ? chosen === undefined
           ? null
           : await access.find(chosen, user.id)
-        : await access.memberOf(String(named), user.id);
+        : await namedMember(access, request.saas, named);
     if (!member) throw organizationErrors.ORGANIZATION_REQUIRED();
     const { id, slug, name } = member.organization;
     const { role } = member.membership;

@@ -13,14 +13,17 @@ import { registerSessionTokenKinds } from './auth/sessions/jwt.js';
 import { type MountOptions, openBase, type SaasBase } from './base.js';
 import { createBillingModule } from './billing/module.js';
 import { billingOwners } from './billing-owners.js';
+import { collectScopes, createCallerGuards } from './callers.js';
 import { createDecorator } from './decorator.js';
 import { createEventBus } from './events.js';
+import { openKeys } from './keys.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
 import { organizationCollections } from './organizations/store.js';
 import { openOrganizations } from './organizations.js';
 import { registerSaasRoutes } from './routes.js';
 import { createSettingsModule, openCustomSettings } from './settings/module.js';
 import {
+  createFindActiveUser,
   createReadUser,
   openEmailLogin,
   openLoginProviders,
@@ -47,10 +50,12 @@ export async function mountSaas(
   const accountPages = await openAccountPages(base, modules);
   const admin = createAdminArea(base, modules);
 
-  const saas = createDecorator(base, modules);
+  const callers = createCallerGuards(modules);
+  if (modules.agents || modules.keys) collectScopes(fastify, base.agentScopes);
+  const saas = createDecorator(base, modules, callers);
   fastify.decorate('saas', saas);
   fastify.decorateRequest('saas');
-  const metrics = await registerSaasRoutes(base, { ...modules, accountPages, admin }, saas);
+  const metrics = await registerSaasRoutes(base, { ...modules, accountPages, admin }, saas, callers);
   // All collections are declared here, so a faulty store prevents the start.
   await base.context.store.ready();
   return { store: base.context.store, metrics };
@@ -135,11 +140,13 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
     pages,
     messages,
   });
+  const findUser = createFindActiveUser(users);
   const loginProviders = await openLoginProviders(base, { auth, readUser, messages });
   const passkeys = await openPasskeys(base, { auth, readUser, messages, name: brand.name });
-  const agents = await openAgents(base, { users, events, readUser, name: brand.name });
+  const agents = await openAgents(base, { findUser, events, readUser, name: brand.name });
   const organizations = await openOrganizations(base, { billing, users, auth, events, email });
-  return { billing, users, secondFactors, auth, loginProviders, passkeys, agents, organizations };
+  const keys = await openKeys(base, { auth, organizations, readUser, findUser });
+  return { billing, users, secondFactors, auth, loginProviders, passkeys, agents, organizations, keys };
 }
 
 /**

@@ -14,8 +14,9 @@ import type { AccountPages } from './account-pages.js';
 import type { AdminModule } from './admin/module.js';
 import type { SaasAgents } from './agents.js';
 import type { SaasBase } from './base.js';
+import type { CallerGuards } from './callers.js';
 import type { SaasDecorator } from './decorator.js';
-import { refuseImpersonator } from './guards.js';
+import { refuseImpersonator, type UserGuard } from './guards.js';
 import type { SaasModules } from './modules.js';
 import type { ResolvedSaas } from './options.js';
 import { createOwnerOf } from './organizations.js';
@@ -44,15 +45,18 @@ export async function registerSaasRoutes(
   base: SaasBase,
   modules: RoutedModules,
   saas: SaasDecorator,
+  callers: CallerGuards,
 ): Promise<Mounted['metrics']> {
   const { fastify, context, runtime } = base;
   const { metrics } = context;
   const { admin, accountPages, agents } = modules;
+  const byPeopleThemselves = (guard: UserGuard) => async (request: FastifyRequest) => {
+    await guard(request);
+    refuseImpersonator(request.saas, request);
+  };
   const guards = {
-    async user(request: FastifyRequest) {
-      await saas.requireUser(request);
-      refuseImpersonator(request.saas, request);
-    },
+    user: byPeopleThemselves(callers.requireUser),
+    owner: byPeopleThemselves(callers.requireOwner),
     'recent-user': saas.requireRecentAuth(),
     admin: await admin.createGuard(fastify),
   };
@@ -89,8 +93,8 @@ async function commonRules(
 async function openApi(base: SaasBase, { modules, rules }: SaasRoutesOptions): Promise<void> {
   const { fastify, context, config, values, publicUrl, mountedAt } = base;
   const { prefix, adminPath } = base.runtime;
-  const { users, auth, loginProviders, passkeys, agents, organizations, settings, billing, email, pages } =
-    modules;
+  const { users, auth, loginProviders, passkeys, agents, organizations, keys, settings } = modules;
+  const { billing, email, pages } = modules;
   const apiRules = {
     ...rules,
     prefix,
@@ -107,6 +111,7 @@ async function openApi(base: SaasBase, { modules, rules }: SaasRoutesOptions): P
       if (passkeys) await open.register(passkeys.plugin);
       if (agents) await open.register(agents.plugin);
       if (organizations) await open.register(organizations.plugin);
+      if (keys) await open.register(keys.plugin);
       await open.register(profilePlugin, users.directory);
       await open.register(settings.plugin);
       await open.register((routes) => billing.plugin(routes, createOwnerOf(organizations)));

@@ -5,12 +5,13 @@ import { DAY } from '../core/kernel/clock.js';
 import { createExpiryPurge } from '../core/ops/purge.js';
 import { type ChangeSource, refuseMissingKey } from '../shared/factors/store.js';
 import { contributePasskeys, viewOf } from '../shared/passkeys/store.js';
+import { authErrors } from './auth/errors.js';
 import type { AccountMails } from './auth/mails.js';
-import type { AuthModule } from './auth/module.js';
+import type { AuthModule, UsersModule } from './auth/module.js';
 import { SignInAnswer } from './auth/schemas.js';
 import type { CodeAccountDependencies } from './auth/sign-in/code-accounts.js';
 import { loginCodeCollection } from './auth/sign-in/login-codes.js';
-import type { Users } from './auth/store.js';
+import { isDisabled, type Users } from './auth/store.js';
 import type { SaasBase } from './base.js';
 import { contributeIdentities } from './login-providers/store.js';
 
@@ -33,10 +34,23 @@ export const createReadUser = (users: Users, mails: AccountMails) => async (id: 
       mails.accessChanged(`passkey-${change}`, user, reportedSource(source)),
     identityMail: (change: 'connected' | 'disconnected', provider: string, source: RequestSource) =>
       mails.accessChanged(`identity-${change}`, user, source, { provider }),
+    keyMail: (source: RequestSource) => mails.accessChanged('key-created', user, source),
     agentsMail: (change: 'connected' | 'disconnected', source: RequestSource) =>
       mails.accessChanged(`agents-${change}`, user, source),
   };
 };
+
+/** Finds the users for whom programs act. */
+export type FindActiveUser = ReturnType<typeof createFindActiveUser>;
+
+export const createFindActiveUser =
+  ({ userDocuments, presentUser }: UsersModule) =>
+  async (id: string) => {
+    const user = await userDocuments.findOne({ id });
+    if (!user || user.deletingAt !== undefined) return null;
+    if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
+    return presentUser(user);
+  };
 
 export type SaasSecondFactors = NonNullable<Awaited<ReturnType<typeof openSecondFactors>>>;
 

@@ -184,6 +184,7 @@ t.test('saas-backend writes no secret to logs, answers, e-mails or its database'
     EMAIL_SMTP_URL: `smtp://mailer:${SMTP}@127.0.0.1:1`,
     ADMIN_USERNAME: adminUsername,
     ADMIN_PASSWORD: adminPassword,
+    API_KEYS: 'true',
   };
   const program = startProgram(t, compiled('bin/saas-backend.js'), {
     args: ['-p', '0', '--json'],
@@ -212,10 +213,14 @@ t.test('saas-backend writes no secret to logs, answers, e-mails or its database'
   });
 
   const authorization = `Bearer ${ada.accessToken}`;
+  const key = await post('/api/user/keys', { name: 'Canary', scopes: ['profile:read'] }, { authorization });
+  const apiKey: string = key.data.secret;
+  t.match(apiKey, /^sk_/);
   const answers = [
     ...(await drive(url, routes, {})),
     ...(await drive(url, routes, { authorization: basic() })),
     ...(await drive(url, routes, { authorization: `Bearer ${BEARER}` }, WELL_FORMED)),
+    ...(await drive(url, routes, { authorization: `Bearer ${apiKey}` }, WELL_FORMED)),
     ...(await drive(url, routes, { authorization: `Bearer ${ada.accessToken}${BEARER}` }, WELL_FORMED)),
     // Includes logout, so it runs after all requests that need the session.
     ...(await drive(url, routes, { authorization })),
@@ -233,6 +238,7 @@ t.test('saas-backend writes no secret to logs, answers, e-mails or its database'
       'Basic of the operator': `${adminUsername}:${adminPassword}`,
       paymentKey: env.PAYMENT_SECRET_KEY,
     }),
+    ...all({ apiKey }),
     ...Object.fromEntries(signatures),
   });
   t.same(found, []);

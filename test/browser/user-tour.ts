@@ -18,7 +18,7 @@ export async function openUserPages(t: Test, email: string, name: string) {
   const [upstream, api] = await Promise.all([fakeProvider(t), paymentProvider(t)]);
   const login = { acme: { issuer: upstream.url, ...CLIENT, label: name.slice(0, 60) } };
   const app = await mailedApp(t, {
-    ...{ ...HERE, login, emailLogin: true, passkeys: true, factorEncryptionKey: FACTOR_KEY },
+    ...{ ...HERE, login, emailLogin: true, passkeys: true, apiKeys: true, factorEncryptionKey: FACTOR_KEY },
     ...{ paymentSecretKey: KEY, paymentApiUrl: api.url },
     ...{ agentIssuer: upstream.url, agentResource: 'https://app.example.test/api', agentClientId: 'app' },
     billing: { plans: { pro: { prices: ['price_pro'] }, basic: { prices: ['price_basic'] } } },
@@ -122,6 +122,12 @@ export async function stopsOfUserPages(t: Test, email: string, name: string): Pr
     stop('user-agents-connected', 200, async (page) => {
       await connectAgents();
       return page.goto(`${account}/agents?done=connected`);
+    }),
+    stop('user-keys', 200, open(`${account}/keys`)),
+    stop('user-keys-wrong', 422, send({ 'Name of the key': name })),
+    stop('user-keys-created', 200, async (page) => {
+      await page.getByLabel('billing:read').check();
+      return send({ 'Name of the key': name })(page);
     }),
     stop('user-billing-none', 200, open(`${account}/billing`)),
     stop('user-billing', 200, async (page) => {

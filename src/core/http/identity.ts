@@ -1,7 +1,7 @@
 import { httpErrors } from '../kernel/errors.js';
 import type { Session, User } from './schemas.js';
 
-/** For whom a request is made: a person with a session, or with an access token of a program that acts for them. */
+/** For whom a request is made: a person with a session, with an access token of a program that acts for them, or with an API key. */
 
 /** The IDs of organizations begin with it. */
 export const ORGANIZATION_ID_PREFIX = 'org_';
@@ -36,6 +36,8 @@ export interface Identity {
   client?: never;
   /** Only for programs. */
   scopes?: never;
+  /** Only for API keys. */
+  key?: never;
 }
 
 /** A person whose access token was issued to a program. */
@@ -52,6 +54,36 @@ export interface TokenIdentity {
   client: string;
   /** What the access token permits. */
   scopes: string[];
+  /** Only for API keys. */
+  key?: never;
+}
+
+/** A person whose API key a program has sent. */
+export interface KeyIdentity {
+  /** The person; for a key of an organization, the member who is responsible for it. */
+  user: User;
+  /** Programs have none. */
+  session: null;
+  /** On routes behind `requireMember` or `requirePermission`. */
+  organization?: OrganizationIdentity;
+  /** The key. */
+  key: IdentifyingKey;
+  /** What the key permits. */
+  scopes: string[];
+  /** Only for access tokens. */
+  actor?: never;
+  /** Only for access tokens. */
+  client?: never;
+}
+
+/** The API key of a request. */
+export interface IdentifyingKey {
+  /** `key_…`, which is not secret. */
+  id: string;
+  /** As the person named it. */
+  name: string;
+  /** The organization to which it belongs; absent for a key of a person. */
+  organizationId?: string;
 }
 
 /** An agent that acts for a person. */
@@ -64,10 +96,10 @@ export interface Actor {
   via: string[];
 }
 
-export type RequestIdentity = Identity | TokenIdentity;
+export type RequestIdentity = Identity | TokenIdentity | KeyIdentity;
 
 /**
- * The person of a route that admits no agents, and their session. The guard has refused all others already; this keeps a
+ * The person of a route that admits no programs, and their session. The guard has refused all others already; this keeps a
  * mistake there from becoming access.
  *
  * @throws FORBIDDEN
@@ -78,20 +110,25 @@ export function personOf(identity: RequestIdentity): Identity {
 }
 
 export const peopleOnly = () =>
-  httpErrors.FORBIDDEN({ message: 'Only the signed-in person can do this; no agent or application can.' });
+  httpErrors.FORBIDDEN({
+    message: 'Only the signed-in person can do this; no agent, application or API key can.',
+  });
 
 /** Who has made a request, in the audit and in events. */
 export interface ActingProgram {
-  /** The application that the access token was issued to. */
-  client: string;
+  /** The application that the access token was issued to; absent for an API key. */
+  client?: string;
   /** The agent; absent if there is none. */
   sub?: string;
   /** The permission of the person; absent if the issuer does not name it. */
   delegation?: string;
+  /** The ID of the API key; absent if there is none. */
+  key?: string;
 }
 
 /** Who has made a request; undefined for a person with a session. */
-export function actingProgramOf({ session, client, actor }: RequestIdentity): ActingProgram | undefined {
+export function actingProgramOf({ session, client, actor, key }: RequestIdentity): ActingProgram | undefined {
+  if (key) return { key: key.id };
   if (session !== null || client === undefined) return undefined;
   if (!actor) return { client };
   const { sub, delegation } = actor;

@@ -81,7 +81,7 @@ export interface RouteRules {
   unmetered?: boolean | ((request: FastifyRequest) => boolean);
   /** Whether browsers get errors as HTML pages. */
   page?: boolean;
-  /** The scope with which agents may call the route; absent: people only. */
+  /** The scope with which agents and API keys may call the route; absent: people only. */
   agentScope?: string;
   /** Whether an operator who acts as the user may call it. Default: if it only reads, and needs no recent sign-in. */
   whileImpersonated?: boolean;

@@ -42,6 +42,13 @@ function isCovered([first, last]: Range, sorted: readonly Range[]): boolean {
   return open > last;
 }
 
+/** Whether a normalized address is in one of the networks; false for a client without an address. */
+export function isInNetworks(address: string, networks: readonly string[]): boolean {
+  if (isIP(address) === 0) return false;
+  const [value] = rangeOf(address);
+  return networks.map(rangeOf).some(([first, last]) => first <= value && value <= last);
+}
+
 /** @param network a network that {@link isNetwork} accepts */
 function rangeOf(network: string): Range {
   const [address = '', length] = network.split('/');

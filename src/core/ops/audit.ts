@@ -27,7 +27,7 @@ export interface AuditRecord {
   subject?: string;
   /** The operator who made the change. Absent if none did. */
   by?: string;
-  /** The agent or application that acted for the person; absent if they acted themselves. */
+  /** The agent, application or API key that acted for the person; absent if they acted themselves. */
   actor?: ActingProgram;
   ip: string;
   /** Additional information, chosen by the program or the operator. Only `client.refused` repeats what a client has sent. */
@@ -45,8 +45,13 @@ export const AuditView = Type.Object({
   by: Type.Union([Type.String(), Type.Null()]),
   actor: Type.Optional(
     Type.Object(
-      { client: Type.String(), sub: Type.Optional(Type.String()), delegation: Type.Optional(Type.String()) },
-      { description: 'The agent or application that acted for the person.' },
+      {
+        client: Type.Optional(Type.String()),
+        sub: Type.Optional(Type.String()),
+        delegation: Type.Optional(Type.String()),
+        key: Type.Optional(Type.String({ description: 'The ID of an API key.' })),
+      },
+      { description: 'The agent, application or API key that acted for the person.' },
     ),
   ),
   ip: Type.String(),
@@ -63,7 +68,8 @@ export function toAuditView({ id, at, event, ip, ...record }: AuditRecord): Audi
 /** Who has acted: an operator, or a program for the person. */
 export function writeActor({ by, actor }: Pick<AuditView, 'by' | 'actor'>): string | null {
   if (!actor) return by;
-  const { sub, client, delegation } = actor;
+  const { sub, client, delegation, key } = actor;
+  if (key !== undefined) return `key ${key}`;
   const permission = delegation === undefined ? '' : `, ${delegation}`;
   return sub === undefined ? `client ${client}` : `agent ${sub} (client ${client}${permission})`;
 }

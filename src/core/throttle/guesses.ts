@@ -28,15 +28,16 @@ const BUDGET = leakyBucket('guesses.account', { burst: 60, interval: 36 * MINUTE
 const NETWORK = leakyBucket('guesses.network', { burst: 20, interval: 2 * HOUR });
 
 /**
- * Secrets of agents and clients are 256 random bits, which cannot be guessed; nor can signatures of passkeys, nor mailed
+ * Secrets of agents and clients and API keys are 256 random bits, which cannot be guessed; nor can signatures of passkeys, nor mailed
  * codes, of which each allows a few attempts only.
  */
-export type SecretKind = 'password' | 'agent' | 'client' | 'passkey' | 'code';
+export type SecretKind = 'password' | 'agent' | 'client' | 'key' | 'passkey' | 'code';
 
 const SOURCES: Record<SecretKind, Limit> = {
   password: growingDelay('guesses.source', DELAY),
   agent: growingDelay('guesses.agent', DELAY),
   client: growingDelay('guesses.client', DELAY),
+  key: growingDelay('guesses.key', DELAY),
   passkey: growingDelay('guesses.passkey', DELAY),
   code: growingDelay('guesses.code', DELAY),
 };

@@ -94,7 +94,7 @@ export function createThrottle(store: Store, options: ThrottleOptions) {
       return rejection;
     },
 
-    /** The same for the requests of an agent for a person, from any address. */
+    /** The same for the requests of an agent for a person, or with an API key, from any address. */
     countRequestOf(key: string, ip: string): AppError | undefined {
       const rejection = isLimited(ip) ? countByKey(key) : undefined;
       if (rejection) onRefusal?.('requests');

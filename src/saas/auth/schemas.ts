@@ -134,10 +134,16 @@ export const MeAnswer = Envelope(
   Type.Object({
     user: User,
     session: Type.Union([Session, Type.Null()], {
-      description: 'Null for the access token of an agent or another application.',
+      description: 'Null for an API key, and for the access token of an agent or another application.',
     }),
     client: Type.Optional(
       Type.String({ description: 'Without a session: the application that the access token was issued to.' }),
+    ),
+    key: Type.Optional(
+      Type.Object(
+        { id: Type.String(), name: Type.String() },
+        { description: 'Without a session: the API key.' },
+      ),
     ),
     actor: Type.Optional(
       Type.Union(

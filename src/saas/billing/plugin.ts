@@ -68,7 +68,7 @@ export interface BillingPluginOptions {
 /** For people only: with the addresses that these routes return, anyone acts as the person at the payment provider. */
 const forPeople = { config: access('user'), handlerTimeout: PROVIDER_TIMEOUT_MS };
 
-const reading = access('user', { agentScope: 'billing:read' });
+const reading = access('owner', { agentScope: 'billing:read' });
 
 /** The routes for users: buying, reading and managing subscriptions. */
 export async function billingPlugin(fastify: FastifyTypebox, options: BillingPluginOptions): Promise<void> {
@@ -154,7 +154,7 @@ function addChanges(fastify: FastifyTypebox, { ownerOf, changes, allowPause }: B
     fastify.post(
       path,
       {
-        config: access('user', { agentScope: 'billing:write' }),
+        config: access('owner', { agentScope: 'billing:write' }),
         handlerTimeout: CHANGE_TIMEOUT_MS,
         schema: { body, response: { 200: SubscriptionAnswer } },
       },

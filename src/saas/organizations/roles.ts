@@ -12,14 +12,19 @@ export const ADMIN = 'admin';
 export const MEMBER = 'member';
 
 /** The permissions of our own routes. */
-export const OWN_PERMISSIONS = ['organization:update', 'members:manage', 'billing:manage'] as const;
+export const OWN_PERMISSIONS = [
+  'organization:update',
+  'members:manage',
+  'keys:manage',
+  'billing:manage',
+] as const;
 
 /** Permissions by role. */
 export type OrganizationRoles = Readonly<Record<string, readonly string[]>>;
 
 /** What these roles permit beside what the application adds. */
 const BUILT_IN: OrganizationRoles = {
-  [ADMIN]: ['organization:update', 'members:manage'],
+  [ADMIN]: ['organization:update', 'members:manage', 'keys:manage'],
   [MEMBER]: [],
 };
 

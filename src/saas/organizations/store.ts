@@ -17,6 +17,8 @@ export interface OrganizationDocument extends BilledRecord {
   owners: number;
   /** How many members there are. */
   members: number;
+  /** Incremented by every new API key; absent before the first. */
+  keysRev?: number;
 }
 
 export interface MembershipDocument {
@@ -65,6 +67,7 @@ export function organizationCollections(store: Store) {
       'profileChangedAt',
       'seatsDueAt',
       'subscriptionRev',
+      'keysRev',
     ],
     view: {
       name: 'organization_view',

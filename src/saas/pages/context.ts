@@ -7,6 +7,7 @@ import type { AgentAccounts } from '../agents/service.js';
 import type { AuthService } from '../auth/service.js';
 import type { formatAmount } from '../billing/mails.js';
 import type { BillingModule } from '../billing/module.js';
+import type { KeyService } from '../keys/service.js';
 import type { Federation } from '../login-providers/service.js';
 import type { OrganizationsModule } from '../organizations/module.js';
 import type { PasskeyFlows } from '../passkeys/service.js';
@@ -25,6 +26,8 @@ export interface UserPagesModuleOptions {
   agents: AgentAccounts | undefined;
   /** Absent if they are not enabled. */
   passkeys: Passkeys | undefined;
+  /** Absent if API keys are not enabled. */
+  keys: KeyService | undefined;
   /** Absent if nothing can be bought. */
   billing: BillingModule | undefined;
   /** Absent if organizations are not enabled. */
@@ -54,6 +57,7 @@ export interface UserPagesModuleOptions {
 
 /** What the pages have in common. */
 export interface PageContext extends UserPagesModuleOptions {
+  now(): number;
   sessions: PageSessions;
   destinationOf(returnTo: string | undefined): Destination;
   /** The cookie in which the browser keeps the state of a sign-in. */

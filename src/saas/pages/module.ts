@@ -24,6 +24,7 @@ export function createUserPagesModule({ clock, random }: ModuleContext, options:
   const sessions = createPageSessions(accounts, sessionCookie, refreshTtl);
   const context: PageContext = {
     ...options,
+    now: clock.now,
     sessions,
     destinationOf: (returnTo) =>
       destinationOf(returnTo, { publicUrl: publicUrl(), origins, fallback: path() }),
@@ -36,7 +37,7 @@ export function createUserPagesModule({ clock, random }: ModuleContext, options:
     signInPages,
     /** The pages that a sign-in can return to, below the account page. */
     paths: [
-      ...['/address', '/providers', '/agents', '/billing', '/export', '/sign-out'],
+      ...['/address', '/providers', '/agents', '/keys', '/billing', '/export', '/sign-out'],
       ...[INVITATION_PAGE, IMPERSONATION_PAGE],
       ORGANIZATION_PAGE,
       '/organization',
@@ -52,7 +53,14 @@ export function createUserPagesModule({ clock, random }: ModuleContext, options:
 }
 
 /** The sections of what is configured. */
-function sectionsOf({ path, billing, providers, agents, organizations }: UserPagesModuleOptions): Section[] {
+function sectionsOf({
+  path,
+  billing,
+  providers,
+  agents,
+  keys,
+  organizations,
+}: UserPagesModuleOptions): Section[] {
   const section = (id: string, title: string, text: string, label: string): Section => ({
     id,
     href: `${path()}/${id}`,
@@ -73,6 +81,7 @@ function sectionsOf({ path, billing, providers, agents, organizations }: UserPag
     providers &&
       section('providers', 'user-providers.title', 'user-providers.explained', 'user-providers.open'),
     agents && section('agents', 'user-agents.title', 'user-agents.explained', 'user-agents.open'),
+    keys && section('keys', 'user-keys.title', 'user-keys.explained', 'user-keys.open'),
     section('export', 'user-export.title', 'user-export.explained', 'user-export.open'),
   ];
   return sections.filter((one) => one !== undefined);

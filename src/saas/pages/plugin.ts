@@ -9,6 +9,7 @@ import { codePlugin } from './code.js';
 import type { PageContext } from './context.js';
 import { impersonationPagePlugin } from './impersonation.js';
 import { invitationPlugin } from './invitation.js';
+import { keysPagePlugin } from './keys.js';
 import { organizationPlugin } from './organization.js';
 import { createOrganizationList, organizationsPlugin } from './organizations.js';
 import { passkeysPlugin } from './passkeys.js';
@@ -33,7 +34,7 @@ export async function userPagesPlugin(
   fastify: FastifyTypebox,
   options: UserPagesPluginOptions,
 ): Promise<void> {
-  const { providers, passkeys, agents, billing, organizations } = options;
+  const { providers, passkeys, agents, keys, billing, organizations } = options;
   await fastify.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
   fastify.addHook('preHandler', async (request) => {
     if (request.method !== 'POST') return;
@@ -48,6 +49,7 @@ export async function userPagesPlugin(
   if (passkeys) await fastify.register(passkeysPlugin, { ...options, passkeys });
   if (providers) await fastify.register(providersPlugin, { ...options, providers });
   if (agents) await fastify.register(agentsPagePlugin, { ...options, agents });
+  if (keys) await fastify.register(keysPagePlugin, { ...options, keys });
   if (billing) await fastify.register(billingPagePlugin, { ...options, billing });
   if (organizations) {
     const pages = { ...options, organizations };

@@ -101,6 +101,17 @@ export const ImpersonationForm = ownForm({
   }),
 });
 
+const Scope = Type.String({ accepts: 'a scope', pattern: '^[\\x21-\\x7e]{1,128}$' });
+export const NewKeyBody = ownForm({
+  name: Typed,
+  // Of checkboxes, a form sends one, several or none.
+  scopes: Type.Optional(Type.Union([Scope, Type.Array(Scope, { maxItems: 50 })])),
+  expires: Type.String({ accepts: 'a date', pattern: '^(\\d{4}-\\d\\d-\\d\\d)?$' }),
+});
+export const KeyBody = ownForm({
+  id: Type.String({ accepts: 'the ID of a key', pattern: '^key_[0-9a-f]{1,64}$' }),
+});
+
 const PriceId = Type.String({
   accepts: 'the ID of a price',
   maxLength: 255,

@@ -41,6 +41,7 @@ const VALUES = {
   'passkey-removed': ['email', 'name?', ...ORIGIN_VALUES],
   'agents-connected': ['email', 'name?', ...ORIGIN_VALUES],
   'agents-disconnected': ['email', 'name?', ...ORIGIN_VALUES],
+  'key-created': ['email', 'name?', ...ORIGIN_VALUES],
   'identity-connected': ['email', 'provider', 'name?', ...ORIGIN_VALUES],
   'identity-disconnected': ['email', 'provider', 'name?', ...ORIGIN_VALUES],
   unlock: ['email', 'link', 'validFor', 'name?', ...ORIGIN_VALUES],

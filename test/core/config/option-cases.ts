@@ -344,6 +344,7 @@ export function saasCases(folder: string): Record<string, Cases> {
       invalid: ['receipts', 'welcome', 'receipt,none'],
     },
     ORGANIZATIONS: flag,
+    API_KEYS: flag,
     ORGANIZATION_MAX_MEMBERS: seconds(1000, 1_000_000),
     ORGANIZATION_INVITATION_URL_RELATIVE: path(),
     BILLING_PRORATION: {

@@ -41,7 +41,7 @@ const PRODUCTS: Record<string, Product> = {
     open: (folder) =>
       createServer({
         ...testOptions(folder),
-        ...{ limits: false, passkeys: true, accountPages: true },
+        ...{ limits: false, passkeys: true, accountPages: true, apiKeys: true },
         ...{ webhooks: true, settingsEncryptionKey: 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9' },
       } as never),
     verifiedInHandler: [],
@@ -53,6 +53,7 @@ const PRODUCTS: Record<string, Product> = {
       const { data } = (await fastify.inject({ method: 'POST', url: '/api/auth/register', payload })).json();
       return {
         user: { authorization: `Bearer ${data.accessToken}` },
+        owner: { authorization: `Bearer ${data.accessToken}` },
         'recent-user': { authorization: `Bearer ${data.accessToken}` },
         admin: { authorization: basic(), 'x-requested-with': 'test' },
       };

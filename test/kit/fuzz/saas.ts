@@ -342,6 +342,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     settingsEncryptionKey: 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9',
     webhooks: true,
     organizations: true,
+    apiKeys: true,
     customSettings: {
       seats: { schema: Type.Integer({ minimum: 0, maximum: 9 }), public: true, default: 1 },
       key: { schema: Type.String(), secret: true },

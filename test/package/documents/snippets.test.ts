@@ -29,6 +29,7 @@ const COMMON: Record<string, string> = {
 /** What the reader of a page has: values of the application and of earlier snippets. */
 const NAMES: Record<string, Record<string, string>> = {
   'docs/accounts.md': { email: 'string', password: 'string' },
+  'docs/api-keys.md': { listFiles: '(userId: string) => Promise<string[]>' },
   'docs/agents-in-your-api.md': { listFiles: '(userId: string) => Promise<string[]>' },
   'docs/billing-limits.md': { request: "import('fastify').FastifyRequest" },
   'docs/billing-plans.md': {

@@ -15,11 +15,18 @@ const GIVEN = {
   recruiter: ['members:manage', 'projects:read'],
   guest: [],
   // All that owners have, but for what concerns owners.
-  deputy: ['organization:update', 'members:manage', 'billing:manage', 'projects:write', 'projects:read'],
+  deputy: [
+    'organization:update',
+    'members:manage',
+    'keys:manage',
+    'billing:manage',
+    'projects:write',
+    'projects:read',
+  ],
 };
 const PERMITTED: Record<string, readonly string[]> = {
   ...GIVEN,
-  admin: [...GIVEN.admin, 'organization:update', 'members:manage'],
+  admin: [...GIVEN.admin, 'organization:update', 'members:manage', 'keys:manage'],
 };
 const ROLES = ['owner', ...Object.keys(GIVEN)];
 

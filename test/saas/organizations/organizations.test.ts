@@ -16,6 +16,7 @@ t.test('who creates an organization owns it, and others do not learn that it exi
     permissions: [
       'organization:update',
       'members:manage',
+      'keys:manage',
       'billing:manage',
       'projects:write',
       'projects:read',
