@@ -10,6 +10,10 @@ type Defined<T> = { [K in keyof T as undefined extends T[K] ? never : K]: T[K] }
 export const defined = <T extends object>(fields: T): Defined<T> =>
   pickFields<Defined<T>>(fields as Record<string, unknown>, (value) => value !== undefined);
 
+/** The value of a table, for a name that a request has chosen: never what each object inherits. */
+export const ownValue = <T>(table: Readonly<Record<string, T>>, name = ''): T | undefined =>
+  Object.hasOwn(table, name) ? table[name] : undefined;
+
 /** Without the fields that are undefined or null. */
 export const present = <T extends object>(fields: { [K in keyof T]: T[K] | null | undefined }): T =>
   pickFields<T>(fields, (value) => value != null);

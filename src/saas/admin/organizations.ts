@@ -5,14 +5,13 @@ import type { AuditSearch } from '../../core/ops/audit-search.js';
 import { auditColumns } from '../../shared/console-kit/audit.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
-import { type Column, registerList, tableOf, toMinute } from '../../shared/console-kit/lists.js';
+import { type Column, registerList, toMinute } from '../../shared/console-kit/lists.js';
 import type { OperatedOrganization } from '../organizations/administration.js';
 import type { OrganizationsModule } from '../organizations/module.js';
 import type { Invitation, Member } from '../organizations/schemas.js';
-import { paymentColumns, subscriptionColumns } from './billing.js';
 import type { UserAdministration } from './user-actions.js';
-import { LISTED, writeLimit } from './user-page.js';
-import { purchaseColumns, type UserSectionSources } from './user-sections.js';
+import { sectionView, writeLimit } from './user-page.js';
+import { section, sectionsOfOwner, type UserSectionSources } from './user-sections.js';
 import type { ResolveUser } from './users.js';
 
 export interface OrganizationsSource
@@ -40,6 +39,32 @@ export async function organizationsPlugin(
   { console, organizations, users, sources, audit }: OrganizationsPluginOptions,
 ): Promise<void> {
   const { administration, members, invitations, schemas } = organizations;
+  const membersOf = async (id: string, after: string | undefined, limit: number) => {
+    const page = await members.list(id, after, limit);
+    return { items: page.members.map((one) => ({ ...one, id })), next: page.next };
+  };
+  const sections = [
+    section({
+      title: 'Members',
+      columns: memberColumns,
+      read: async (id, limit) => (await membersOf(id, undefined, limit)).items,
+      empty: 'Nobody is a member.',
+    }),
+    section({
+      title: 'Open invitations',
+      columns: invitationColumns,
+      read: async (id) => (await invitations.list(id, undefined)).invitations,
+      empty: 'No invitation is open.',
+    }),
+    ...sectionsOfOwner(sources, 'organization'),
+    section({
+      title: 'Audit',
+      columns: logColumns,
+      read: async (about, limit) =>
+        (await audit.search({ about, after: undefined, limit })).items.map(toAuditView),
+      empty: 'No record about the organization is stored.',
+    }),
+  ];
 
   registerList<OperatedOrganization>(fastify, console, {
     path: 'organizations',
@@ -60,8 +85,7 @@ export async function organizationsPlugin(
     item: schemas.member,
     async read({ parameters: { id = '' }, after, limit }) {
       await administration.find(id);
-      const { members: items, next } = await members.list(id, after, limit);
-      return { items: items.map((one) => ({ ...one, id })), next };
+      return membersOf(id, after, limit);
     },
     empty: 'The organization has no members: it is being deleted.',
   });
@@ -72,24 +96,12 @@ export async function organizationsPlugin(
     item: schemas.organization,
     find: ({ id = '' }) => administration.find(id),
     async view(organization, root) {
-      const { id, name } = organization;
-      const first = { after: undefined, limit: LISTED };
-      const [member, open, held, paid, bought, log, customers, limits] = await Promise.all([
-        members.list(id, undefined, LISTED),
-        invitations.list(id, undefined),
-        sources.billing.subscriptions({ ownerId: id, ...first }),
-        sources.billing.payments({ ownerId: id, ...first }),
-        sources.purchases.page(id, undefined, LISTED),
-        audit.search({ about: id, ...first }),
+      const { id, name, state } = organization;
+      const [customers, limits, ...tables] = await Promise.all([
         users.listCustomers(id),
-        organization.state === 'active' ? users.listLimits(id) : [],
+        state === 'active' ? users.listLimits(id) : [],
+        ...sections.map((one) => sectionView(one, id, root)),
       ]);
-      const table = <Item>(
-        heading: string,
-        empty: string,
-        shown: readonly Column<Item>[],
-        items: readonly Item[],
-      ) => ({ heading, empty, ...tableOf(shown, items, root) });
       return {
         title: name,
         facts: [
@@ -98,29 +110,7 @@ export async function organizationsPlugin(
           { label: 'Limits', text: limits.map(writeLimit).join(', ') || null },
         ],
         actions: linksTo(organization, users),
-        tables: [
-          table(
-            'Members',
-            'Nobody is a member.',
-            memberColumns,
-            member.members.map((one) => ({ ...one, id })),
-          ),
-          table('Open invitations', 'No invitation is open.', invitationColumns, open.invitations),
-          table('Subscriptions', 'The organization has no subscription.', subscriptionColumns, held.items),
-          table('Payments', 'The organization has made no payment.', paymentColumns, paid.items),
-          table(
-            'One-time purchases',
-            'The organization has bought nothing once.',
-            purchaseColumns,
-            bought.items,
-          ),
-          table(
-            'Audit',
-            'No record about the organization is stored.',
-            logColumns,
-            log.items.map(toAuditView),
-          ),
-        ],
+        tables,
       };
     },
   });

@@ -184,7 +184,8 @@ const sessionColumns: readonly Column<OperatedSession>[] = [
   { label: 'ID', text: ({ id }) => id, kind: 'code' },
 ];
 
-async function sectionView(section: UserSection<never>, userId: string, root: string) {
+/** The table of a section, with its first rows. */
+export async function sectionView(section: UserSection<never>, userId: string, root: string) {
   const { title, columns, empty, path } = section;
   const items = await section.read(userId, LISTED);
   return {

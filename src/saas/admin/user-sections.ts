@@ -64,12 +64,43 @@ const auditColumns: readonly Column<AuditView>[] = [
   { label: 'Detail', text: ({ detail }) => detail },
 ];
 
-const section = <Item>(given: UserSection<Item>): UserSection<never> => given as UserSection<never>;
+/** A list among others. */
+export const section = <Item>(given: UserSection<Item>): UserSection<never> => given as UserSection<never>;
+
+/** What a user or an organization has bought. */
+export function sectionsOfOwner(
+  { billing, purchases }: Pick<UserSectionSources, 'billing' | 'purchases'>,
+  kind: 'user' | 'organization',
+): UserSection<never>[] {
+  const first = (ownerId: string, limit: number) => ({ ownerId, limit, after: undefined });
+  return [
+    section({
+      title: 'Subscriptions',
+      columns: subscriptionColumns,
+      read: async (id, limit) => (await billing.subscriptions(first(id, limit))).items,
+      empty: `The ${kind} has no subscription.`,
+      path: (id) => `subscriptions?q=${id}`,
+    }),
+    section({
+      title: 'Payments',
+      columns: paymentColumns,
+      read: async (id, limit) => (await billing.payments(first(id, limit))).items,
+      empty: `The ${kind} has made no payment.`,
+      path: (id) => `payments?q=${id}`,
+    }),
+    section({
+      title: 'One-time purchases',
+      columns: purchaseColumns,
+      read: async (id, limit) => (await purchases.page(id, undefined, limit)).items,
+      empty: `The ${kind} has made no one-time purchase.`,
+      ...(kind === 'user' && { path: (id) => `users/${id}/purchases` }),
+    }),
+  ];
+}
 
 /** What the other domains store about a user: the first rows, with links to the lists. */
 export function createUserSections(sources: UserSectionSources): readonly UserSection<never>[] {
-  const { billing, purchases, mails, audit, organizations } = sources;
-  const first = (userId: string, limit: number) => ({ ownerId: userId, limit, after: undefined });
+  const { mails, audit, organizations } = sources;
   return [
     ...(organizations
       ? [
@@ -81,27 +112,7 @@ export function createUserSections(sources: UserSectionSources): readonly UserSe
           }),
         ]
       : []),
-    section({
-      title: 'Subscriptions',
-      columns: subscriptionColumns,
-      read: async (id, limit) => (await billing.subscriptions(first(id, limit))).items,
-      empty: 'The user has no subscription.',
-      path: (id) => `subscriptions?q=${id}`,
-    }),
-    section({
-      title: 'Payments',
-      columns: paymentColumns,
-      read: async (id, limit) => (await billing.payments(first(id, limit))).items,
-      empty: 'The user has made no payment.',
-      path: (id) => `payments?q=${id}`,
-    }),
-    section({
-      title: 'One-time purchases',
-      columns: purchaseColumns,
-      read: async (id, limit) => (await purchases.page(id, undefined, limit)).items,
-      empty: 'The user has made no one-time purchase.',
-      path: (id) => `users/${id}/purchases`,
-    }),
+    ...sectionsOfOwner(sources, 'user'),
     section({
       title: 'E-mails',
       columns: mailColumns,

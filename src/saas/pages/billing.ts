@@ -6,6 +6,7 @@ import { type Localized, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
+import { ownValue } from '../../core/kernel/fields.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { BillingModule } from '../billing/module.js';
 import type { HeldView, Plan, Subscription } from '../billing/schemas.js';
@@ -86,7 +87,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
         await Promise.race([fetched, sleep(RETURN_TIMEOUT_MS, undefined, { ref: false })]);
         return reply.redirect(own(), 303);
       }
-      const notice = NOTICES[request.query.done ?? ''];
+      const notice = ownValue(NOTICES, request.query.done);
       return pages.send(reply, await pageOf(request, notice && { notice }));
     },
   );

@@ -4,6 +4,7 @@ import type { Identity } from '../../core/http/identity.js';
 import type { Localized } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, type RequestSource, requestSource } from '../../core/http/routes.js';
+import { ownValue } from '../../core/kernel/fields.js';
 import type { PageContext } from './context.js';
 import { NoticeQuery, ReturnedQuery } from './schemas.js';
 import { rejectionOf } from './sign-in-pages.js';
@@ -42,7 +43,7 @@ export function registerConnectionPage(
     reply.redirect(`${path()}/${name}?done=${done}`, 303);
 
   fastify.get(`/${name}`, { config, schema: { querystring: NoticeQuery } }, async (request, reply) =>
-    pages.send(reply, await pageOf(request, notices[request.query.done ?? ''])),
+    pages.send(reply, await pageOf(request, ownValue(notices, request.query.done))),
   );
 
   fastify.get(

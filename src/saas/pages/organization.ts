@@ -4,6 +4,7 @@ import { type Localized, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, type RequestSource, requestSource } from '../../core/http/routes.js';
 import { invalidFields } from '../../core/kernel/errors.js';
+import { ownValue } from '../../core/kernel/fields.js';
 import type { MemberOf } from '../organizations/access.js';
 import { choicesOf, refusalOf, roleText, viewOfInvitation, viewOfMember } from './organization-views.js';
 import type { OrganizationList, OrganizationPageOptions } from './organizations.js';
@@ -53,7 +54,6 @@ export async function organizationPlugin(
   const { billing, guard, identityOf, pages, path } = options;
   const { access: memberships, roles, organizations, members, invitations } = options.organizations;
   const own = ({ organization }: MemberOf) => `${path()}/organization/${organization.id}`;
-  const userOf = (request: FastifyRequest) => identityOf(request).user;
   const memberOf = (request: FastifyRequest) =>
     memberships.memberOf(
       (request.params as { organization: string }).organization,
@@ -78,7 +78,7 @@ export async function organizationPlugin(
       config: access('person', { page: true }),
       schema: { params: OrganizationParams, querystring: OrganizationQuery },
     },
-    (request, reply) => send(request, reply, pageOf, { notice: NOTICES[request.query.done ?? ''] }),
+    (request, reply) => send(request, reply, pageOf, { notice: ownValue(NOTICES, request.query.done) }),
   );
 
   fastify.get(
@@ -90,20 +90,15 @@ export async function organizationPlugin(
     (request, reply) => send(request, reply, ownershipOf, {}),
   );
 
-  /** A form, which leads to the address that `act` returns or shows beside itself why it was refused. */
+  /** A form, which leads to a page that says what is done, or shows beside itself why it was refused. */
   const post = <Body extends TObject>(
     action: string,
     form: Form,
     body: Body,
-    act: (
-      member: MemberOf,
-      given: Static<Body>,
-      source: RequestSource,
-      request: FastifyRequest,
-    ) => Promise<string>,
+    done: string,
+    act: (member: MemberOf, given: Static<Body>, source: RequestSource) => Promise<unknown>,
   ) => {
     const isOfOwners = form === 'transfer' || form === 'delete';
-    const page = isOfOwners ? ownershipOf : pageOf;
     fastify.post(
       `/organization/:organization/${action}`,
       {
@@ -116,8 +111,9 @@ export async function organizationPlugin(
           const member = await memberOf(request);
           if (form === 'invite' || form === 'settings')
             pages.keepForm(request, await pageOf(request, member, { typed }));
-          const given = request.body as Static<Body>;
-          return reply.redirect(await act(member, given, requestSource(request), request), 303);
+          await act(member, request.body as Static<Body>, requestSource(request));
+          const isMember = Object.hasOwn(NOTICES, done);
+          return reply.redirect(`${isMember ? own(member) : `${path()}/organization`}?done=${done}`, 303);
         } catch (error) {
           const refusal = refusalOf(error);
           const { problem, statusCode, code, field } = refusal;
@@ -126,51 +122,43 @@ export async function organizationPlugin(
           const wrong = field === undefined ? {} : { [field]: true as const };
           const at = code === 'ROLE_REQUIRED' ? {} : { at: { [form]: true as const } };
           const state = { problems: [problem], ...at, wrong, typed };
-          return send(request, reply.code(statusCode), page, state);
+          return send(request, reply.code(statusCode), isOfOwners ? ownershipOf : pageOf, state);
         }
       },
     );
   };
 
-  post('settings', 'settings', OrganizationBody, async (member, { form: _, ...given }, source) => {
+  post('settings', 'settings', OrganizationBody, 'saved', async (member, { form: _, ...given }, source) => {
     const before: Record<string, string> = settingsOf(member);
-    const changed = Object.entries(given).filter(([name, value]) => value.trim() !== before[name]);
-    const change = Object.fromEntries(changed.map(([name, value]) => [name, value.trim()]));
-    const { logoUrl } = change;
-    if (changed.length > 0)
-      await organizations.update(member, { ...change, ...(logoUrl === '' && { logoUrl: null }) }, source);
-    return `${own(member)}?done=saved`;
+    const typed = Object.entries(given).map(([name, value]) => [name, value.trim()] as const);
+    const change = Object.fromEntries(typed.filter(([name, value]) => value !== before[name]));
+    if (Object.keys(change).length === 0) return;
+    const logo = change['logoUrl'] === '' ? { logoUrl: null } : {};
+    await organizations.update(member, { ...change, ...logo }, source);
   });
-  post('members/role', 'members', MemberRoleBody, async (member, { user, role }, source) => {
-    await members.changeRole(member, user, role, source);
-    return `${own(member)}?done=role`;
-  });
-  post('members/remove', 'members', MemberBody, async (member, { user }, source) => {
-    await members.remove(member, user, source);
-    return `${own(member)}?done=removed`;
-  });
-  post('leave', 'leave', EmptyBody, async (member, _given, source, request) => {
-    await members.remove(member, userOf(request).id, source);
-    return `${path()}/organization?done=left`;
-  });
+  post('members/role', 'members', MemberRoleBody, 'role', (member, { user, role }, source) =>
+    members.changeRole(member, user, role, source),
+  );
+  post('members/remove', 'members', MemberBody, 'removed', (member, { user }, source) =>
+    members.remove(member, user, source),
+  );
+  post('leave', 'leave', EmptyBody, 'left', (member, _, source) =>
+    members.remove(member, member.membership.userId, source),
+  );
   // The same address again sends a new link.
-  post('invite', 'invite', InviteBody, async (member, { email, role }, source) => {
-    await invitations.send(member, { email: email.trim(), role }, source);
-    return `${own(member)}?done=invited`;
-  });
-  post('withdraw', 'invitations', InvitationIdBody, async (member, { id }, source) => {
-    await invitations.withdraw(member, id, source);
-    return `${own(member)}?done=withdrawn`;
-  });
-  post('transfer', 'transfer', MemberBody, async (member, { user }, source) => {
-    await members.transfer(member, user, source);
-    return `${own(member)}?done=transferred`;
-  });
-  post('delete', 'delete', OrganizationDeletionBody, async (member, { confirm }, source) => {
-    if (confirm.trim() !== member.organization.name)
-      throw invalidFields({ path: 'confirm', message: `must be ${member.organization.name}` });
+  post('invite', 'invite', InviteBody, 'invited', (member, { email, role }, source) =>
+    invitations.send(member, { email: email.trim(), role }, source),
+  );
+  post('withdraw', 'invitations', InvitationIdBody, 'withdrawn', (member, { id }, source) =>
+    invitations.withdraw(member, id, source),
+  );
+  post('transfer', 'transfer', MemberBody, 'transferred', (member, { user }, source) =>
+    members.transfer(member, user, source),
+  );
+  post('delete', 'delete', OrganizationDeletionBody, 'deleted', async (member, { confirm }, source) => {
+    const { name } = member.organization;
+    if (confirm.trim() !== name) throw invalidFields({ path: 'confirm', message: `must be ${name}` });
     await organizations.delete(member, source);
-    return `${path()}/organization?done=deleted`;
   });
 
   /** What the user may change of the organization. */
@@ -240,7 +228,7 @@ export async function organizationPlugin(
       isOwner: roles.covers(membership.role, 'owner'),
       others: others.map(viewOfMember),
       hasOthers: others.length > 0,
-      nextHref: page.next !== null && `?${new URLSearchParams({ after: page.next })}`,
+      nextHref: page.next !== null && `${own(member)}/ownership?${new URLSearchParams({ after: page.next })}`,
       confirm: state.typed?.['confirm'] ?? '',
       ...state,
     };

@@ -1,7 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Static, TObject } from 'typebox';
+import type { Identity } from '../../core/http/identity.js';
 import { type Localized, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
-import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
+import { access, type FastifyTypebox, type RequestSource, requestSource } from '../../core/http/routes.js';
+import { ownValue } from '../../core/kernel/fields.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { OrganizationsModule } from '../organizations/module.js';
 import type { PageContext } from './context.js';
@@ -87,58 +90,39 @@ export async function organizationsPlugin(
   const { accounts, identityOf, pages, path } = options;
   const { access: memberships, organizations, invitations } = options.organizations;
   const config = access('person', { page: true });
-  const own = () => `${path()}/organization`;
 
   fastify.get('/organization', { config, schema: { querystring: NoticeQuery } }, async (request, reply) =>
-    pages.send(reply, await list.pageOf(request, { notice: NOTICES[request.query.done ?? ''] })),
+    pages.send(reply, await list.pageOf(request, { notice: ownValue(NOTICES, request.query.done) })),
   );
 
-  fastify.post(
-    '/organization/create',
-    { config, schema: { body: OrganizationNameBody } },
-    async (request, reply) => {
-      const { name } = request.body;
-      pages.keepForm(request, await list.pageOf(request, { typed: name }));
+  /** A form, which leads below the page to where `act` says, or shows here why it was refused. */
+  const post = <Body extends TObject>(
+    action: string,
+    body: Body,
+    act: (given: Static<Body>, by: Identity, source: RequestSource) => Promise<string>,
+  ) =>
+    fastify.post(`/organization/${action}`, { config, schema: { body } }, async (request, reply) => {
+      const given = request.body as Static<Body>;
+      const { name } = given as { name?: string };
+      if (name !== undefined) pages.keepForm(request, await list.pageOf(request, { typed: name }));
       try {
-        const { id } = await organizations.create(
-          identityOf(request).user.id,
-          { name },
-          requestSource(request),
-        );
-        return reply.redirect(`${own()}/${id}?done=created`, 303);
+        const next = await act(given, identityOf(request), requestSource(request));
+        return reply.redirect(`${path()}/organization${next}`, 303);
       } catch (error) {
         return list.refuse(request, reply, refusalOf(error), name);
       }
-    },
-  );
+    });
 
-  fastify.post(
-    '/organization/active',
-    { config, schema: { body: ChosenOrganizationBody } },
-    async (request, reply) => {
-      const { user, session } = identityOf(request);
-      const { organization } = request.body;
-      try {
-        const chosen = organization && (await memberships.memberOf(organization, user.id)).organization.id;
-        await accounts.chooseOrganization(session.id, chosen || null);
-        return reply.redirect(`${own()}?done=switched`, 303);
-      } catch (error) {
-        return list.refuse(request, reply, refusalOf(error));
-      }
-    },
-  );
-
-  fastify.post(
-    '/organization/accept',
-    { config, schema: { body: InvitationIdBody } },
-    async (request, reply) => {
-      const { id } = request.body;
-      try {
-        const joined = await invitations.accept(identityOf(request).user, { id }, requestSource(request));
-        return reply.redirect(`${own()}/${joined}?done=joined`, 303);
-      } catch (error) {
-        return list.refuse(request, reply, refusalOf(error));
-      }
-    },
-  );
+  post('create', OrganizationNameBody, async ({ name }, { user }, source) => {
+    const { id } = await organizations.create(user.id, { name }, source);
+    return `/${id}?done=created`;
+  });
+  post('active', ChosenOrganizationBody, async ({ organization }, { user, session }) => {
+    const chosen = organization && (await memberships.memberOf(organization, user.id)).organization.id;
+    await accounts.chooseOrganization(session.id, chosen || null);
+    return '?done=switched';
+  });
+  post('accept', InvitationIdBody, async ({ id }, { user }, source) => {
+    return `/${await invitations.accept(user, { id }, source)}?done=joined`;
+  });
 }

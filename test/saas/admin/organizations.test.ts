@@ -34,7 +34,9 @@ t.test('the operator finds organizations by the beginning of their names, by slu
   t.same(await found('ÄRZTE'), ['Ärzte ohne Namen']);
   t.same(await found('the-analytical-one'), ['The Analytical One']);
   t.same(await found(id), ['Analytical Engines']);
-  t.same(await found('nothing'), []);
+  for (const none of ['nothing', '%', '_', "'", '\u{10ffff}', 'org_', '__proto__', '[object]'])
+    t.same(await found(none), []);
+  t.equal((await get('?q=%00')).status, 400);
   t.equal((await get('')).body.data.items.length, 4);
   t.equal((await act(`${id}/rename`, { name: 'Engines' })).status, 200);
   t.same(await found('anal'), ['Analysis'], 'by the present name');

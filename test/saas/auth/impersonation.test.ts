@@ -135,6 +135,24 @@ t.test('who may act as whom', async (t) => {
   t.equal(errorOf(await act()), 'REAUTHENTICATION_REQUIRED');
 });
 
+t.test('an operator gains no role by acting as a user who has more', async (t) => {
+  const { app, grace, ada, asAda } = await place(t);
+  const { users } = app.server.fastify.saas;
+  await users.setRoles({ id: ada.id }, ['editor']);
+  const rolesOf = async ({ accessToken: token }: { accessToken: string }) =>
+    (await app.request('GET', '/api/auth/me', { token })).body.data.user.roles;
+  const started = await app.post(
+    '/auth/impersonation',
+    { userId: ada.id, reason: REASON },
+    { token: grace.accessToken },
+  );
+  t.same(started.body.data.user.roles, [], 'nor at the start, nor in claims of the application');
+  const session = await asAda();
+  t.same([await rolesOf(ada), await rolesOf(session)], [['editor'], []]);
+  await users.setRoles({ id: grace.id }, ['support', 'editor']);
+  t.same(await rolesOf(session), ['editor'], 'what both may do');
+});
+
 t.test('what ends the powers of the operator ends the session at the next request', async (t) => {
   const { app, grace, ada, asAda } = await place(t);
   const { users } = app.server.fastify.saas;

@@ -116,6 +116,11 @@ export default [
     tests: [['saas/auth/impersonation', 'what ends the powers of the operator ends the session at the next request']],
   },
   {
+    name: 'an operator has the roles of the user', file: 'saas/auth/users/roles.ts', in: 'withRolesOf',
+    replace: 'operator.roles?.filter((role) => user.roles?.includes(role)) ?? []', by: 'user.roles ?? operator.roles ?? []',
+    tests: [['saas/auth/impersonation', 'an operator gains no role by acting as a user who has more']],
+  },
+  {
     name: 'an operator acts as another operator', file: 'saas/auth/sign-in/impersonation.ts', in: 'createImpersonation',
     replace: "(hasRole(user, impersonationRoles) && 'Nobody can act as another operator.') ||", by: '',
     tests: [['saas/auth/impersonation', 'who may act as whom']],

@@ -166,6 +166,8 @@ t.test('the services decide, and the page says why they refuse', async (t) => {
     403,
   );
   t.same(await members(), before);
+  for (const path of [page, LIST])
+    t.notMatch((await owner.get(`${path}?done=constructor`)).body, /role="status"/, 'no such notice');
 
   const eve = await browse(await app.person('eve'));
   for (const path of [page, `${page}/ownership`, `${LIST}/no-such-one`])
@@ -258,6 +260,9 @@ t.test('members are listed in pages', async (t) => {
   const second = await visitor.browser.open(visitor.origin + href);
   t.match([second.status, second.body], [200, /m49@/]);
   t.match(second.body, sentence('user-organization.first'));
+  const refused = await visitor.fill(`${page}/ownership`, { confirm: 'another' }, '/delete');
+  const [, others = ''] = /href="([^"]*)" rel="next"/.exec(refused.body) ?? [];
+  t.match(others.replaceAll('&#x2F;', '/'), `${page}/ownership?`, 'also after a refusal');
 });
 
 t.test('without organizations there is no such page', async (t) => {

@@ -18,7 +18,7 @@ import {
   toSessionView,
   type UserDocument,
 } from '../store.js';
-import { hasRole } from '../users/roles.js';
+import { hasRole, withRolesOf } from '../users/roles.js';
 import { createRefresh } from './refresh.js';
 import type { IssuedTokens } from './tokens.js';
 
@@ -40,30 +40,34 @@ const endOf = ({ impersonator }: SessionDocument) =>
 export function createSessionService(deps: SessionDependencies) {
   const { users, sessions, tokens, audit, commit, event, clock, random } = deps;
 
-  /** False if the operator of a session is suspended, or has lost the role or ended the own sessions. Costs those of users nothing. */
-  const mayContinue = async (user: UserDocument, { impersonator, impersonatorEpoch }: SessionDocument) => {
-    if (!impersonator) return true;
+  /**
+   * The user of a session, with the roles that count in it. Null if its operator is suspended, or has lost the role or ended the
+   * own sessions. Costs sessions of users nothing.
+   */
+  const userIn = async (user: UserDocument, { impersonator, impersonatorEpoch }: SessionDocument) => {
+    if (!impersonator) return user;
     const { impersonationRoles = [] } = deps;
     const operator = await users.findOne({ id: impersonator.userId });
-    return (
+    const mayContinue =
       operator !== null &&
       !isDisabled(operator) &&
       operator.sessionEpoch === impersonatorEpoch &&
       hasRole(operator, impersonationRoles) &&
-      !hasRole(user, impersonationRoles)
-    );
+      !hasRole(user, impersonationRoles);
+    return mayContinue ? withRolesOf(user, operator) : null;
   };
 
   /** Returns the session and its user if the session is valid now. */
   const findValidSession = async (
     claims: SessionIds,
   ): Promise<{ user: UserDocument; session: SessionDocument } | null> => {
-    const [user, session] = await Promise.all([
+    const [stored, session] = await Promise.all([
       users.findOne({ id: claims.sub }),
       sessions.findOne({ id: claims.sid }),
     ]);
-    if (!user || !session || !isSessionValid(user, session, clock.now())) return null;
-    return (await mayContinue(user, session)) ? { user, session } : null;
+    if (!stored || !session || !isSessionValid(stored, session, clock.now())) return null;
+    const user = await userIn(stored, session);
+    return user && { user, session };
   };
 
   const { accessTokenClaims } = deps.hooks ?? {};

@@ -5,7 +5,7 @@ import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import type { AuthDependencies } from '../dependencies.js';
 import type { SessionService } from '../sessions/sessions.js';
 import { isDisabled, toSessionView } from '../store.js';
-import { demandRole, hasRole } from '../users/roles.js';
+import { demandRole, hasRole, withRolesOf } from '../users/roles.js';
 import { findUser, type UserKey, userNotFound } from '../users/users.js';
 import type { SignedIn } from './sign-in.js';
 
@@ -59,7 +59,7 @@ export function createImpersonation({
       const impersonator = { userId: operatorId, email: operator.email, name, reason };
       // Never a recent sign-in of the user.
       const acting = { impersonator, impersonatorEpoch };
-      const { session, signedIn } = await newSession(user, source, [], 0, acting);
+      const { session, signedIn } = await newSession(withRolesOf(user, operator), source, [], 0, acting);
       const { ip } = source;
       const subject = user.id;
       await deps.commit([

@@ -48,6 +48,12 @@ export function requireKnownRole(role: string, roles: readonly string[] | undefi
 export const hasRole = ({ roles = [] }: { roles?: readonly string[] }, any: readonly string[]): boolean =>
   any.some((role) => roles.includes(role));
 
+/** A user as whom an operator acts, without the roles that the operator lacks: acting as somebody gives no powers. */
+export const withRolesOf = <User extends { roles?: readonly string[] }>(
+  user: User,
+  operator: { roles?: readonly string[] },
+): User => ({ ...user, roles: operator.roles?.filter((role) => user.roles?.includes(role)) ?? [] });
+
 /** @throws FORBIDDEN unless the user has one of these roles */
 export function demandRole(user: { roles?: readonly string[] }, any: readonly string[]): void {
   if (!hasRole(user, any))
