@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
-import type { Identity } from '../../core/http/identity.js';
 import { type Localized, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { ownValue } from '../../core/kernel/fields.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
+import type { Buyer } from '../billing/checkout/service.js';
 import type { BillingModule } from '../billing/module.js';
 import type { HeldView, Plan, Subscription } from '../billing/schemas.js';
 import {
@@ -39,6 +39,19 @@ import {
 export interface BillingPageOptions extends PageContext {
   billing: BillingModule;
   guard: PersonGuard;
+  /** The path of the page, below the account page. */
+  base: '/billing' | '/organization/:organization/billing';
+  /** Whose subscriptions it shows. @throws AppError unless the person may see them */
+  billedOf(request: FastifyRequest): Promise<Billed>;
+}
+
+/** The user, or an organization. */
+export interface Billed {
+  owner: Buyer;
+  /** The address of the page. */
+  own: string;
+  /** Of an organization. */
+  organization?: { name: string; href: string };
 }
 
 const NOTICES: Readonly<Record<string, Localized>> = {
@@ -64,49 +77,49 @@ const RETURN_TIMEOUT_MS = 5_000;
 const isRejected = (error: unknown): error is AppError =>
   error instanceof AppError && [400, 402, 404, 409, 422, 429, 502, 503].includes(error.statusCode);
 
-/** The page on which users see their plan and payments, and buy, change and cancel. */
+/** The page on which users see the plan and payments of their own or of an organization, and buy, change and cancel. */
 export async function billingPagePlugin(fastify: FastifyTypebox, options: BillingPageOptions): Promise<void> {
-  const { billing, formatAmount, guard, identityOf, pages, path } = options;
+  const { billing, formatAmount, guard, pages, path, publicUrl, base, billedOf } = options;
   const config = access('person', { page: true });
   const route = { config, handlerTimeout: PROVIDER_TIMEOUT_MS };
-  const own = () => `${path()}/billing`;
-  const syncAfterPayment = (request: FastifyRequest, sessionId: string) =>
+  /** Relative to the public address, whose path pages have in their addresses. */
+  const returnPathOf = ({ own }: Billed) =>
+    own.slice(new URL(publicUrl()).pathname.replace(/\/$/, '').length);
+  const syncAfterPayment = (request: FastifyRequest, { owner }: Billed, sessionId: string) =>
     billing.subscription
-      .sync(identityOf(request).user.id, sessionId)
+      .sync(owner.id, sessionId)
       .catch((err) => request.log.warn({ err }, 'the state after a payment could not be fetched'));
 
   const withoutHead = { ...route, exposeHeadRoute: false };
-  fastify.get(
-    '/billing',
-    { ...withoutHead, schema: { querystring: BillingQuery } },
-    async (request, reply) => {
-      const { session_id: sessionId } = request.query;
-      if (sessionId !== undefined) {
-        // The user returns from the payment page, perhaps before the webhook arrives, which makes up for a failure and for what takes longer.
-        const fetched = SESSION_ID.test(sessionId) && syncAfterPayment(request, sessionId);
-        await Promise.race([fetched, sleep(RETURN_TIMEOUT_MS, undefined, { ref: false })]);
-        return reply.redirect(own(), 303);
-      }
-      const notice = ownValue(NOTICES, request.query.done);
-      return pages.send(reply, await pageOf(request, notice && { notice }));
-    },
-  );
+  fastify.get(base, { ...withoutHead, schema: { querystring: BillingQuery } }, async (request, reply) => {
+    const billed = await billedOf(request);
+    const { session_id: sessionId } = request.query;
+    if (sessionId !== undefined) {
+      // The user returns from the payment page, perhaps before the webhook arrives, which makes up for a failure and for what takes longer.
+      const fetched = SESSION_ID.test(sessionId) && syncAfterPayment(request, billed, sessionId);
+      await Promise.race([fetched, sleep(RETURN_TIMEOUT_MS, undefined, { ref: false })]);
+      return reply.redirect(billed.own, 303);
+    }
+    const notice = ownValue(NOTICES, request.query.done);
+    return pages.send(reply, await pageOf(request, billed, notice && { notice }));
+  });
 
   fastify.get(
-    '/billing/change',
+    `${base}/change`,
     { ...route, schema: { querystring: ChangeQuery } },
     async (request, reply) => {
       const { price, subscription } = request.query;
-      const { id } = identityOf(request).user;
+      const billed = await billedOf(request);
+      const { id } = billed.owner;
       try {
         const [plan, preview, { holdings }] = await Promise.all([
           planOf(price),
           billing.changes.preview(id, orderOf(request.query)),
           billing.subscription.holdings(id),
         ]);
-        if (!plan) return reply.redirect(own(), 303);
+        if (!plan) return reply.redirect(billed.own, 303);
         const view = {
-          action: own(),
+          action: billed.own,
           price,
           subscription,
           form: guard.formsOf(request).issue(),
@@ -120,103 +133,109 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
         };
         return pages.send(reply, { template: 'user-billing-change', view, leadsElsewhere: true });
       } catch (error) {
-        return sendProblem(request, reply, error);
+        return sendProblem(request, reply, billed, error);
       }
     },
   );
 
-  fastify.get(
-    '/billing/add-on',
-    { ...route, schema: { querystring: PriceQuery } },
-    async (request, reply) => {
-      const { price } = request.query;
-      try {
-        const [plan, preview] = await Promise.all([
-          planOf(price),
-          billing.changes.previewAddOn(identityOf(request).user.id, { priceId: price }),
-        ]);
-        if (!plan) return reply.redirect(own(), 303);
-        const view = {
-          action: own(),
-          price,
-          form: guard.formsOf(request).issue(),
-          plan: nameOf(plan),
-          amount: amountOf(preview.amountDue, preview.currency),
-          isFree: preview.amountDue <= 0,
-          each: amountOf(plan.amount, plan.currency),
-          interval: intervalText(plan),
-        };
-        return pages.send(reply, { template: 'user-billing-add-on', view, leadsElsewhere: true });
-      } catch (error) {
-        return sendProblem(request, reply, error);
-      }
-    },
-  );
+  fastify.get(`${base}/add-on`, { ...route, schema: { querystring: PriceQuery } }, async (request, reply) => {
+    const { price } = request.query;
+    const billed = await billedOf(request);
+    try {
+      const [plan, preview] = await Promise.all([
+        planOf(price),
+        billing.changes.previewAddOn(billed.owner.id, { priceId: price }),
+      ]);
+      if (!plan) return reply.redirect(billed.own, 303);
+      const view = {
+        action: billed.own,
+        price,
+        form: guard.formsOf(request).issue(),
+        plan: nameOf(plan),
+        amount: amountOf(preview.amountDue, preview.currency),
+        isFree: preview.amountDue <= 0,
+        each: amountOf(plan.amount, plan.currency),
+        interval: intervalText(plan),
+      };
+      return pages.send(reply, { template: 'user-billing-add-on', view, leadsElsewhere: true });
+    } catch (error) {
+      return sendProblem(request, reply, billed, error);
+    }
+  });
 
   /** A form that does something and returns to the page, or leads to the provider. */
   const post = <Body extends typeof EmptyBody>(
     action: string,
     body: Body,
-    act: (identity: Identity, given: Static<Body>, ip: string) => Promise<string>,
+    act: (billed: Billed, given: Static<Body>, ip: string) => Promise<string>,
   ) =>
-    fastify.post(`/billing/${action}`, { ...route, schema: { body } }, async (request, reply) => {
+    fastify.post(`${base}/${action}`, { ...route, schema: { body } }, async (request, reply) => {
+      const billed = await billedOf(request);
       try {
         const given = request.body as Static<Body>;
-        return reply.redirect(await act(identityOf(request), given, requestSource(request).ip), 303);
+        return reply.redirect(await act(billed, given, requestSource(request).ip), 303);
       } catch (error) {
-        return sendProblem(request, reply, error);
+        return sendProblem(request, reply, billed, error);
       }
     });
 
-  post('checkout', PriceBody, async ({ user }, { price }) => {
+  post('checkout', PriceBody, async (billed, { price }) => {
     const plan = await planOf(price);
     const mode = plan?.interval === null ? 'payment' : 'subscription';
-    return (await billing.checkout.open(user, { priceId: price, mode }, { isHosted: true })).url;
+    const returnPath = billed.organization && returnPathOf(billed);
+    const order = { priceId: price, mode } as const;
+    return (await billing.checkout.open(billed.owner, order, { isHosted: true, returnPath })).url;
   });
-  post('portal', EmptyBody, async ({ user }) => (await billing.openPortal(user.id, own())).url);
-  post('change', ChangeBody, async ({ user }, given, ip) => {
-    const { when = 'now' } = given;
-    const changed = await billing.changes.change(user.id, { ...orderOf(given), when }, ip);
-    return confirmedAt(changed, when === 'now' ? 'changed' : 'scheduled');
-  });
-  post('add-on', PriceBody, async ({ user }, { price }, ip) =>
-    confirmedAt(await billing.changes.setAddOn(user.id, { priceId: price }, ip), 'added'),
+  post(
+    'portal',
+    EmptyBody,
+    async (billed) => (await billing.openPortal(billed.owner.id, returnPathOf(billed))).url,
   );
-  post('remove-add-on', PriceBody, async ({ user }, { price }, ip) => {
-    await billing.changes.removeAddOn(user.id, { priceId: price }, ip);
-    return `${own()}?done=removed`;
+  post('change', ChangeBody, async (billed, given, ip) => {
+    const { when = 'now' } = given;
+    const changed = await billing.changes.change(billed.owner.id, { ...orderOf(given), when }, ip);
+    return confirmedAt(billed, changed, when === 'now' ? 'changed' : 'scheduled');
   });
-  post('code', PromotionCodeBody, async ({ user }, { subscription, code }, ip) => {
-    await billing.changes.applyPromotionCode(user.id, { subscriptionId: subscription, code }, ip);
-    return `${own()}?done=discounted`;
+  post('add-on', PriceBody, async (billed, { price }, ip) =>
+    confirmedAt(billed, await billing.changes.setAddOn(billed.owner.id, { priceId: price }, ip), 'added'),
+  );
+  post('remove-add-on', PriceBody, async (billed, { price }, ip) => {
+    await billing.changes.removeAddOn(billed.owner.id, { priceId: price }, ip);
+    return `${billed.own}?done=removed`;
   });
-  post('undo', SubscriptionBody, async ({ user }, { subscription }, ip) => {
-    await billing.changes.undoChange(user.id, { subscriptionId: subscription }, ip);
-    return `${own()}?done=undone`;
+  post('code', PromotionCodeBody, async (billed, { subscription, code }, ip) => {
+    await billing.changes.applyPromotionCode(billed.owner.id, { subscriptionId: subscription, code }, ip);
+    return `${billed.own}?done=discounted`;
   });
-  post('cancel', SubscriptionBody, async ({ user }, { subscription }, ip) => {
-    await billing.changes.cancel(user.id, { subscriptionId: subscription, when: 'period_end' }, ip);
-    return `${own()}?done=cancelled`;
+  post('undo', SubscriptionBody, async (billed, { subscription }, ip) => {
+    await billing.changes.undoChange(billed.owner.id, { subscriptionId: subscription }, ip);
+    return `${billed.own}?done=undone`;
+  });
+  post('cancel', SubscriptionBody, async (billed, { subscription }, ip) => {
+    await billing.changes.cancel(billed.owner.id, { subscriptionId: subscription, when: 'period_end' }, ip);
+    return `${billed.own}?done=cancelled`;
   });
   // A subscription that cannot end with its period, such as one whose first payment is missing.
-  post('cancel-now', SubscriptionBody, async ({ user }, { subscription }, ip) => {
-    await billing.changes.cancel(user.id, { subscriptionId: subscription, when: 'now' }, ip);
-    return `${own()}?done=cancelled`;
+  post('cancel-now', SubscriptionBody, async (billed, { subscription }, ip) => {
+    await billing.changes.cancel(billed.owner.id, { subscriptionId: subscription, when: 'now' }, ip);
+    return `${billed.own}?done=cancelled`;
   });
-  post('resume', SubscriptionBody, async ({ user }, { subscription }, ip) => {
-    await billing.changes.resume(user.id, { subscriptionId: subscription }, ip);
-    return `${own()}?done=resumed`;
+  post('resume', SubscriptionBody, async (billed, { subscription }, ip) => {
+    await billing.changes.resume(billed.owner.id, { subscriptionId: subscription }, ip);
+    return `${billed.own}?done=resumed`;
   });
 
   /** Where the user confirms the payment of a change, or what has been done. */
-  const confirmedAt = ({ scheduledChange, paymentUrl }: Subscription, done: string): string =>
-    scheduledChange?.reason === 'pending_payment' && paymentUrl !== null
-      ? paymentUrl
-      : `${own()}?done=${done}`;
+  const confirmedAt = (
+    { own }: Billed,
+    { scheduledChange, paymentUrl }: Subscription,
+    done: string,
+  ): string =>
+    scheduledChange?.reason === 'pending_payment' && paymentUrl !== null ? paymentUrl : `${own}?done=${done}`;
 
-  async function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown) {
+  async function sendProblem(request: FastifyRequest, reply: FastifyReply, billed: Billed, error: unknown) {
     if (!isRejected(error)) throw error;
-    const page = await pageOf(request, { problems: [problemOf(error)] });
+    const page = await pageOf(request, billed, { problems: [problemOf(error)] });
     return pages.send(reply.code(error.statusCode), page);
   }
 
@@ -232,22 +251,23 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
 
   async function pageOf(
     request: FastifyRequest,
+    { owner, own, organization }: Billed,
     state: { notice?: Localized; problems?: Localized[] } = {},
   ): Promise<Page> {
-    const { user } = identityOf(request);
     const [{ holdings }, limits, plans, invoices] = await Promise.all([
-      billing.subscription.holdings(user.id),
-      billing.quotas.list(user.id),
+      billing.subscription.holdings(owner.id),
+      billing.quotas.list(owner.id),
       billing.catalog.plans().catch(nullIfRejected),
-      billing.catalog.invoices(user.id).catch(nullIfRejected),
+      billing.catalog.invoices(owner.id).catch(nullIfRejected),
     ]);
     const isCurrent = ({ kind, entitled, actions }: HeldView) =>
       entitled || (kind === 'subscription' && actions.length > 0);
     const held = holdings.filter(isCurrent);
     const offers = plans?.filter(({ priceId }) => priceId !== null).map((plan) => offerOf(plan, held)) ?? [];
     const view = {
-      path: own(),
+      path: own,
       accountHref: path(),
+      organization,
       form: guard.formsOf(request).issue(),
       held: held.map(heldViewOf),
       holdsNothing: held.length === 0,

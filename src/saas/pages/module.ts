@@ -12,8 +12,8 @@ import { createPageSessions, destinationOf, STATE_LIFETIME_MS } from './session.
 import { createSignInPages } from './sign-in-pages.js';
 import { createSignUpForm } from './sign-up.js';
 
-/** The page of an organization, or its page for owners. */
-const ORGANIZATION_PAGE = /^\/organization\/org_\w+(?:\/ownership$)?/;
+/** The page of an organization, its page for owners, or that of its plan. */
+const ORGANIZATION_PAGE = /^\/organization\/org_\w+(?:\/ownership$|\/billing)?/;
 
 /** The pages for users of saas-backend: sign-in, sign-up, address, connected providers, organizations and billing. */
 export type UserPagesModule = ReturnType<typeof createUserPagesModule>;

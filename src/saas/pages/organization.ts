@@ -210,6 +210,7 @@ export async function organizationPlugin(
       settings: { ...settings, ...(state.at?.settings && state.typed) },
       mayRename: 'name' in settings,
       mayBill: 'billingEmail' in settings,
+      billingHref: billing !== undefined && 'billingEmail' in settings && `${own(member)}/billing`,
       isOwner: roles.covers(role, 'owner'),
       ...state,
     };

@@ -7,6 +7,7 @@ import { access, type FastifyTypebox, type RequestSource, requestSource } from '
 import { ownValue } from '../../core/kernel/fields.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { OrganizationsModule } from '../organizations/module.js';
+import type { BillingPageOptions } from './billing.js';
 import type { PageContext } from './context.js';
 import { type Refusal, refusalOf, roleText, viewOfInvitation } from './organization-views.js';
 import { ChosenOrganizationBody, InvitationIdBody, NoticeQuery, OrganizationNameBody } from './schemas.js';
@@ -126,3 +127,21 @@ export async function organizationsPlugin(
     return `/${await invitations.accept(user, { id }, source)}?done=joined`;
   });
 }
+
+/** Whose subscriptions the page of an organization shows: those of this one, to who may manage its payments. */
+export const createBilledOf =
+  ({
+    organizations: { access: memberships },
+    identityOf,
+    path,
+  }: OrganizationPageOptions): BillingPageOptions['billedOf'] =>
+  async (request) => {
+    const { user } = identityOf(request);
+    const { organization: named } = request.params as { organization: string };
+    const member = await memberships.memberOf(named, user.id);
+    memberships.demand(member, 'billing:manage');
+    const { id, name, billingEmail: email } = member.organization;
+    const href = `${path()}/organization/${id}`;
+    const owner = { id, email, personEmail: user.email };
+    return { owner, own: `${href}/billing`, organization: { name, href } };
+  };

@@ -11,7 +11,7 @@ import { impersonationPagePlugin } from './impersonation.js';
 import { invitationPlugin } from './invitation.js';
 import { keysPagePlugin } from './keys.js';
 import { organizationPlugin } from './organization.js';
-import { createOrganizationList, organizationsPlugin } from './organizations.js';
+import { createBilledOf, createOrganizationList, organizationsPlugin } from './organizations.js';
 import { passkeysPlugin } from './passkeys.js';
 import { providersPlugin } from './providers.js';
 import { rejectForeignForm } from './session.js';
@@ -50,13 +50,23 @@ export async function userPagesPlugin(
   if (providers) await fastify.register(providersPlugin, { ...options, providers });
   if (agents) await fastify.register(agentsPagePlugin, { ...options, agents });
   if (keys) await fastify.register(keysPagePlugin, { ...options, keys });
-  if (billing) await fastify.register(billingPagePlugin, { ...options, billing });
+  const { identityOf, path } = options;
+  if (billing)
+    await fastify.register(billingPagePlugin, {
+      ...{ ...options, billing, base: '/billing' },
+      billedOf: async (request) => ({ owner: identityOf(request).user, own: `${path()}/billing` }),
+    });
   if (organizations) {
     const pages = { ...options, organizations };
     const list = createOrganizationList(pages);
     await fastify.register(invitationPlugin, { ...options, invitations: organizations.invitations });
     await fastify.register(organizationsPlugin, { ...pages, list });
     await fastify.register(organizationPlugin, { ...pages, list });
+    if (billing)
+      await fastify.register(billingPagePlugin, {
+        ...{ ...options, billing, base: '/organization/:organization/billing' },
+        billedOf: createBilledOf(pages),
+      });
   }
   const { impersonation } = options.accounts;
   if (impersonation) await fastify.register(impersonationPagePlugin, { ...options, impersonation });

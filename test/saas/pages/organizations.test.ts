@@ -2,6 +2,7 @@ import t, { type Test } from 'tap';
 import type { OrganizationApi } from '../../../src/saas/organizations/host-api.js';
 import { PASSWORD, saasApp } from '../../kit/app.js';
 import { sentence } from '../../kit/sentences.js';
+import { KEY, provider } from '../billing/kit.js';
 import { INVITED, type Person, place } from '../organizations/kit.js';
 import { HERE, isAt, MINUTE, titleOf, visit } from './kit.js';
 
@@ -272,4 +273,51 @@ t.test('without organizations there is no such page', async (t) => {
   await visitor.fill('/sign-in', { email: 'ada@example.test', password: PASSWORD });
   t.equal((await visitor.get(LIST)).status, 404);
   t.notMatch((await visitor.get()).body, /\/organization/);
+});
+
+t.test('who may manage its payments buys a plan for the organization', async (t) => {
+  const api = await provider(t);
+  const { app, id, page, olga, mary, browse } = await company(t, {
+    ...{ paymentSecretKey: KEY, paymentApiUrl: api.url },
+    billing: { plans: { pro: { prices: ['price_pro'], seats: 'members' } } },
+  });
+  const billing = `${page}/billing`;
+  const visitor = await browse(olga);
+  t.match((await visitor.get(page)).body, sentence('user-billing.open'));
+  const empty = await visitor.get(billing);
+  t.match([empty.status, empty.body], [200, sentence('user-billing.no-plan')]);
+  t.match(empty.body, /Analytical Engines/, 'says whose plan it is');
+  await visitor.browser.submit(empty, {}, '/checkout');
+  const order = api.calls.find(({ path, method }) => path === '/v1/checkout/sessions' && method === 'POST');
+  const [sessionId = ''] = api.sessions.keys();
+  const returned = order?.form.get('success_url')?.replace('{CHECKOUT_SESSION_ID}', sessionId) ?? '';
+  t.equal(returned, `${visitor.origin}/account${billing}?checkout=success&session_id=${sessionId}`);
+  t.equal(order?.form.get('line_items[0][quantity]'), '3', 'a seat for each member');
+
+  const customer = String([...api.sessions.values()][0]?.['customer']);
+  Object.assign(api.world.subscribe(customer, id, true), {
+    ...{ status: 'active', price: 'price_pro', quantity: 3, trialEnd: null },
+  });
+  const subscribed = await visitor.browser.open(returned);
+  t.match([subscribed.status, subscribed.body], [200, sentence('user-billing.renews')]);
+  t.notMatch(
+    (await visitor.get('/billing')).body,
+    sentence('user-billing.renews'),
+    'it is not that of the person',
+  );
+  t.equal(await app.server.fastify.saas.entitles(id, 'pro'), true);
+  await visitor.browser.send(subscribed, {}, '/portal');
+  const portal = api.calls.find(({ path }) => path === '/v1/billing_portal/sessions');
+  t.equal(portal?.form.get('return_url'), `${visitor.origin}/account${billing}`);
+  t.match((await visitor.browser.submit(subscribed, {}, '/cancel')).body, sentence('user-billing.ends'));
+
+  const member = await browse(mary);
+  t.notMatch((await member.get(page)).body, sentence('user-billing.open'));
+  t.equal((await member.get(billing)).status, 403);
+  const from = await member.get(page);
+  const fields = { form: from.form('/leave').fields['form'] ?? '', price: 'price_pro' };
+  const action = `${visitor.origin}/account${billing}/checkout`;
+  const forged = { ...from, form: () => ({ method: 'post' as const, action, fields }) };
+  t.equal((await member.browser.submit(forged)).status, 403);
+  t.equal((await (await browse(await app.person('eve'))).get(billing)).status, 404);
 });
