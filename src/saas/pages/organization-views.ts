@@ -31,16 +31,10 @@ const PROBLEMS: Readonly<Record<string, Localized>> = {
 };
 
 /** A refusal of the services, for the page on which the user tried it. */
-export interface Refusal {
-  problem: Localized;
-  statusCode: number;
-  code: string;
-  /** The field that is wrong, if it is one. */
-  field: string | undefined;
-}
+export type Refusal = ReturnType<typeof refusalOf>;
 
-/** @throws the error unless it has a sentence */
-export function refusalOf(error: unknown): Refusal {
+/** With the field that is wrong, if it is one. @throws the error unless it has a sentence */
+export function refusalOf(error: unknown) {
   if (!(error instanceof AppError)) throw error;
   const { code, statusCode, details } = error;
   const field = details?.[0]?.path ?? (code === 'SLUG_TAKEN' ? 'slug' : undefined);

@@ -3,7 +3,13 @@ import type { Static, TObject } from 'typebox';
 import type { Identity } from '../../core/http/identity.js';
 import { type Localized, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
-import { access, type FastifyTypebox, type RequestSource, requestSource } from '../../core/http/routes.js';
+import {
+  access,
+  type FastifyTypebox,
+  type RequestSource,
+  type RouteRules,
+  requestSource,
+} from '../../core/http/routes.js';
 import { ownValue } from '../../core/kernel/fields.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { OrganizationsModule } from '../organizations/module.js';
@@ -90,9 +96,8 @@ export async function organizationsPlugin(
 ): Promise<void> {
   const { accounts, identityOf, pages, path } = options;
   const { access: memberships, organizations, invitations } = options.organizations;
-  const config = access('person', { page: true });
-
-  fastify.get('/organization', { config, schema: { querystring: NoticeQuery } }, async (request, reply) =>
+  const shown = { config: access('person', { page: true }), schema: { querystring: NoticeQuery } };
+  fastify.get('/organization', shown, async (request, reply) =>
     pages.send(reply, await list.pageOf(request, { notice: ownValue(NOTICES, request.query.done) })),
   );
 
@@ -101,8 +106,10 @@ export async function organizationsPlugin(
     action: string,
     body: Body,
     act: (given: Static<Body>, by: Identity, source: RequestSource) => Promise<string>,
-  ) =>
-    fastify.post(`/organization/${action}`, { config, schema: { body } }, async (request, reply) => {
+    rules: Partial<RouteRules> = {},
+  ) => {
+    const route = { config: access('person', { page: true, ...rules }), schema: { body } };
+    fastify.post(`/organization/${action}`, route, async (request, reply) => {
       const given = request.body as Static<Body>;
       const { name } = given as { name?: string };
       if (name !== undefined) pages.keepForm(request, await list.pageOf(request, { typed: name }));
@@ -113,16 +120,22 @@ export async function organizationsPlugin(
         return list.refuse(request, reply, refusalOf(error), name);
       }
     });
+  };
 
   post('create', OrganizationNameBody, async ({ name }, { user }, source) => {
     const { id } = await organizations.create(user.id, { name }, source);
     return `/${id}?done=created`;
   });
-  post('active', ChosenOrganizationBody, async ({ organization }, { user, session }) => {
+  const chooseActive = async (
+    { organization }: Static<typeof ChosenOrganizationBody>,
+    { user, session }: Identity,
+  ) => {
     const chosen = organization && (await memberships.memberOf(organization, user.id)).organization.id;
     await accounts.chooseOrganization(session.id, chosen || null);
     return '?done=switched';
-  });
+  };
+  // It changes the session only.
+  post('active', ChosenOrganizationBody, chooseActive, { whileImpersonated: true });
   post('accept', InvitationIdBody, async ({ id }, { user }, source) => {
     return `/${await invitations.accept(user, { id }, source)}?done=joined`;
   });

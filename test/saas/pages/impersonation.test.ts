@@ -33,7 +33,9 @@ async function place(t: Test, options: object = {}): Promise<Place> {
 }
 
 t.test('an operator acts as a user: every page says so, and nothing can be changed', async (t) => {
-  const { app, link } = await place(t);
+  const { app, link } = await place(t, { organizations: true });
+  const { id: userId = '' } = (await app.server.fastify.saas.users.find({ email: 'ada@example.test' })) ?? {};
+  await app.server.fastify.saas.organizations?.create(userId, { name: 'Engines' });
   const visitor = await visit(app);
   const closed = await visitor.get(link);
   t.match([closed.status, titleOf(closed)], [401, sentence('user-sign-in.title')]);
@@ -57,6 +59,15 @@ t.test('an operator acts as a user: every page says so, and nothing can be chang
   }
   const renamed = await visitor.fill('', { name: 'Eve' }, '/account/name');
   t.match([renamed.status, titleOf(renamed)], [403, sentence('errors.IMPERSONATED.title')]);
+
+  const chosen = await visitor.fill('/organization', {}, '/active');
+  t.match(
+    [chosen.status, chosen.body],
+    [200, sentence('user-organizations.done.switched')],
+    'as at the route',
+  );
+  const created = await visitor.fill('/organization', { name: 'Other' }, '/create');
+  t.match([created.status, titleOf(created)], [403, sentence('errors.IMPERSONATED.title')]);
 
   const ended = await visitor.browser.submit(account, {}, '/account/sign-out');
   t.ok(isAt(ended, '/account/sign-in'));

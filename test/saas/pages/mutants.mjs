@@ -33,7 +33,7 @@ export default [
   },
   {
     name: 'an organization is deleted with any text', file: 'saas/pages/organization.ts', in: 'organizationPlugin',
-    replace: 'confirm.trim() !== member.organization.name', by: 'false',
+    replace: 'confirm.trim() !== name', by: 'false',
     tests: [['saas/pages/organizations', 'a member leaves; an owner transfers and deletes with a recent sign-in']],
   },
 ];
