@@ -1,4 +1,4 @@
-// A stand-in for Stripe on your machine: a payment page, a portal and signed webhooks for one plan, in memory. Nothing is charged.
+// A stand-in for Stripe on your machine: a payment page, a portal and signed webhooks for one price, in memory. Nothing is charged.
 // It knows the requests that saas-backend sends, and accepts every card: test with Stripe itself before you sell.
 import { createHmac, randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -88,10 +88,21 @@ async function pay(session) {
   await publish('checkout.session.completed', session);
 }
 
+/** Whose something is: `metadata` of a form, which names a user or an organization. */
+const ownerIn = (form) =>
+  Object.fromEntries(
+    ['userId', 'organizationId'].flatMap((key) => {
+      const id = form.get(`metadata[${key}]`);
+      return id === null ? [] : [[key, id]];
+    }),
+  );
+
 /** What customers and applications change about a subscription. */
-async function change(subscription, { ends, isNow = false }) {
-  const [{ current_period_end: end }] = subscription.items.data;
-  if (isNow) Object.assign(subscription, { status: 'canceled', canceled_at: now(), ended_at: now() });
+async function change(subscription, { ends, quantity, isNow = false }) {
+  const [item] = subscription.items.data;
+  const { current_period_end: end } = item;
+  if (quantity !== undefined) item.quantity = quantity;
+  else if (isNow) Object.assign(subscription, { status: 'canceled', canceled_at: now(), ended_at: now() });
   else
     Object.assign(subscription, {
       ...{ cancel_at_period_end: ends, cancel_at: ends ? end : null, canceled_at: ends ? now() : null },
@@ -105,14 +116,18 @@ const api = {
   'POST /v1/customers': ({ form }) =>
     add('customers', 'cus', {
       ...{ object: 'customer', email: form.get('email'), name: form.get('name') },
-      metadata: { userId: form.get('metadata[userId]') },
+      metadata: ownerIn(form),
     }),
   'POST /v1/customers/:id': ({ form }, id) => {
     const customer = find('customers', id);
     return customer && Object.assign(customer, { email: form.get('email'), name: form.get('name') });
   },
   'GET /v1/customers/search': ({ query }) =>
-    listOf(stored.customers.filter(({ metadata }) => query.get('query')?.includes(`'${metadata.userId}'`))),
+    listOf(
+      stored.customers.filter(({ metadata }) =>
+        Object.values(metadata).some((id) => query.get('query')?.includes(`'${id}'`)),
+      ),
+    ),
   'GET /v1/prices': () => listOf([price]),
   'GET /v1/prices/:id': (_, id) => (id === PRICE ? price : undefined),
   'POST /v1/checkout/sessions': ({ form }) => {
@@ -124,7 +139,7 @@ const api = {
       ...{ success_url: form.get('success_url'), cancel_url: form.get('cancel_url') },
       ...{
         client_reference_id: form.get('client_reference_id'),
-        metadata: { userId: form.get('metadata[userId]') },
+        metadata: ownerIn(form),
       },
       quantity: Number(form.get('line_items[0][quantity]') ?? 1),
     });
@@ -154,8 +169,10 @@ const api = {
   'GET /v1/subscriptions/:id': (_, id) => find('subscriptions', id),
   'POST /v1/subscriptions/:id': ({ form }, id) => {
     const subscription = find('subscriptions', id);
+    const quantity = form.get('items[0][quantity]');
+    if (subscription && quantity !== null) return change(subscription, { quantity: Number(quantity) });
     if (!form.has('cancel_at_period_end'))
-      return subscription && rejected('This stand-in knows cancellations only.');
+      return subscription && rejected('This stand-in knows cancellations and quantities only.');
     return subscription && change(subscription, { ends: form.get('cancel_at_period_end') === 'true' });
   },
   'DELETE /v1/subscriptions/:id': (_, id) => {
@@ -183,7 +200,8 @@ const pages = {
     if (session.status === 'complete')
       return new URL(session.success_url.replace('{CHECKOUT_SESSION_ID}', id));
     if (session.status !== 'open') return page('This page has expired');
-    return page('Pay 29.00 EUR per month', ['pay', 'Pay'], ['back', 'Back']);
+    const amount = (price.unit_amount * session.quantity) / 100;
+    return page(`Pay ${amount.toFixed(2)} EUR per month`, ['pay', 'Pay'], ['back', 'Back']);
   },
   async portal(id, action) {
     const portal = find('portals', id);

@@ -4,6 +4,7 @@ import { defineOptions, option, readVariable, resolveOptions } from '../core/con
 import { mountProblem, publicUrlOption } from '../core/config/public-url.js';
 import { formatValue } from '../core/config/validation-messages.js';
 import { brandOptions, refuseLoneDarkLogo } from '../core/http/brand.js';
+import { isOrganizationId } from '../core/http/identity.js';
 import { messagesOptions, refuseUnknownLocale } from '../core/http/messages.js';
 import { systemClock } from '../core/kernel/clock.js';
 import { equalSecrets, systemRandom } from '../core/kernel/secrets.js';
@@ -178,6 +179,16 @@ export function withAccountPages(values: SaasConfiguration, accountPath: string)
     emailLoginUrlRelative: values.emailLoginUrlRelative ?? `${accountPath}/sign-in/code/enter`,
     billingReturnUrlRelative: path === initial ? `${accountPath}/billing` : path,
   };
+}
+
+/** The page on which people return from the payment provider: among the built-in pages, that of what they paid for. */
+export function returnPathOf(
+  { billingReturnUrlRelative: path }: SaasConfiguration,
+  accountPath: string,
+  ownerId: string,
+): string {
+  const isBuiltIn = path === `${accountPath}/billing`;
+  return isBuiltIn && isOrganizationId(ownerId) ? `${accountPath}/organization/${ownerId}/billing` : path;
 }
 
 function validateMountPaths(

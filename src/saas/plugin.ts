@@ -17,7 +17,7 @@ import { collectScopes, createCallerGuards } from './callers.js';
 import { createDecorator } from './decorator.js';
 import { createEventBus } from './events.js';
 import { openKeys } from './keys.js';
-import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
+import { type ResolvedSaas, resolveSaas, returnPathOf, type SaasBackendOptions } from './options.js';
 import { organizationCollections } from './organizations/store.js';
 import { openOrganizations } from './organizations.js';
 import { registerSaasRoutes } from './routes.js';
@@ -94,6 +94,7 @@ async function openServices(base: SaasBase) {
 /** The domains of users, from those that others need to those that need others. */
 async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof openServices>>) {
   const { fastify, context, userDocuments, values, runtime, host, publicUrl, mountedAt, mount } = base;
+  const { accountAddress } = base;
   const { events, settings, messages, brand, pages, email } = services;
   const hooks = runtime.hooks && (await import('./auth/hooks.js')).createHooks(runtime.hooks, fastify.log);
   const billing = createBillingModule(context, {
@@ -103,6 +104,7 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
     owners: billingOwners(userDocuments, organizationCollections(context.store).organizations),
     outbox: email.service,
     publicUrl,
+    returnPathOf: (ownerId) => returnPathOf(values, accountAddress, ownerId),
   });
   await billing.loadPrices();
   const users = createUsersModule(context, {

@@ -27,6 +27,8 @@ export interface BillingModuleOptions {
   outbox: BillingOutbox;
   event: EventOf<BillingEvents>;
   publicUrl(): string;
+  /** The page to which who paid for this owner returns. Default: the option `billingReturnUrlRelative`. */
+  returnPathOf?(ownerId: string): string;
   /** The hook `checkoutSession`. */
   editCheckout?: EditCheckout | undefined;
   /** Whether `resync` processes unmatched events. Default: true. A command leaves them to the server and its listeners. */
@@ -128,7 +130,10 @@ export function createBillingContext(
     counts: createModeCheck(key),
     dashboardUrl: createDashboardUrl(key, paymentApiUrl),
     /** A page of the application to which users return. */
-    returnUrl: (path = config.billingReturnUrlRelative) => publicUrl() + withLeadingSlash(path),
+    returnUrl: (
+      ownerId: string,
+      path = options.returnPathOf?.(ownerId) ?? config.billingReturnUrlRelative,
+    ): string => publicUrl() + withLeadingSlash(path),
     /** The provider may sign with any of them. Without secrets, every delivery is rejected. */
     webhookSecrets: [config.paymentWebhookSecret, config.paymentWebhookSecretPrevious].filter(
       (secret) => secret !== undefined,

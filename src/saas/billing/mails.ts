@@ -73,7 +73,7 @@ export function createBillingMails(context: BillingContext) {
         values: {
           ...values,
           email: user.email,
-          link: returnUrl(),
+          link: returnUrl(user.id),
           ...(plan !== undefined && content.template !== 'card-expiring' && { plan: plans.nameOf(plan) }),
           // As in mails about accounts: a stranger may have registered the address with an advertisement as the name.
           ...(user.name !== '' && user.emailVerified && { name: user.name }),

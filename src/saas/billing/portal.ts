@@ -10,13 +10,13 @@ import { returnPathProblem } from './options.js';
  */
 export type OpenPortal = ReturnType<typeof createOpenPortal>;
 
-export function createOpenPortal({ gateway, config, returnUrl }: BillingContext, links: CustomerLinks) {
-  return async (ownerId: string, returnPath = config.billingReturnUrlRelative): Promise<{ url: string }> => {
-    const problem = returnPathProblem(returnPath);
+export function createOpenPortal({ gateway, returnUrl }: BillingContext, links: CustomerLinks) {
+  return async (ownerId: string, returnPath?: string): Promise<{ url: string }> => {
+    const problem = returnPath !== undefined && returnPathProblem(returnPath);
     if (problem) throw invalidFields({ path: 'returnPath', message: problem });
     if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
     const [customerId] = await links.list(ownerId);
     if (customerId === undefined) throw billingErrors.CUSTOMER_NOT_FOUND();
-    return gateway.createPortal(customerId, returnUrl(returnPath));
+    return gateway.createPortal(customerId, returnUrl(ownerId, returnPath));
   };
 }

@@ -38,9 +38,10 @@ export function createSeats({ owners, plans, counts, pastDue, clock }: BillingCo
       const seats = plans.seatsOf(priceId);
       if (seats === undefined || !isOrganizationId(ownerId)) return given;
       const { members = 1 } = (await owners.find(ownerId)) ?? {};
+      const { min = 1 } = plans.checkoutOf(priceId).quantity ?? {};
       if (seats === 'members' && (given ?? members) !== members)
         throw invalidFields({ path: 'quantity', message: `must be ${members}, the number of members` });
-      if (seats === 'limit' && (given ?? present ?? 1) < members)
+      if (seats === 'limit' && (given ?? present ?? min) < members)
         throw invalidFields({ path: 'quantity', message: `must be ${members} or more, for the members` });
       return seats === 'members' ? members : given;
     },

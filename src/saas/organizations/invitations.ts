@@ -48,6 +48,12 @@ export function createInvitations(
   const maySend = ({ role: own }: MembershipDocument, role: string): boolean =>
     roles.permits(own, 'members:manage') && roles.covers(own, role);
 
+  /** Whether who sent an invitation could still send it. */
+  const isWorth = async ({ organizationId, invitedBy, role }: InvitationDocument): Promise<boolean> => {
+    const inviter = await memberships.findOne({ id: membershipId(organizationId, invitedBy) });
+    return inviter !== null && maySend(inviter, role);
+  };
+
   const record = (event: string, subject: string, invitation: InvitationDocument, { ip }: ActingSource) =>
     audit.entry({
       event,
@@ -169,7 +175,8 @@ export function createInvitations(
     async listFor({ email, emailVerified }: User): Promise<ReceivedInvitation[]> {
       if (!emailVerified) return [];
       const all = await allOf(invitations, { where: { email }, sort: 'createdAt' });
-      const open = all.filter(isOpen);
+      const worth = await Promise.all(all.map(async (one) => isOpen(one) && (await isWorth(one))));
+      const open = all.filter((_, index) => worth[index]);
       const found = await access.organizationsOf(open);
       return open.flatMap((invitation) => {
         const organization = found.get(invitation.organizationId);
@@ -184,13 +191,14 @@ export function createInvitations(
      * @throws INVITATION_INVALID, INVITATION_OF_OTHER
      */
     async open(user: User, token: string) {
-      const { organizationId, role, acceptedBy } = await findFor(user, { token });
-      const [organization, membership] = await Promise.all([
+      const invitation = await findFor(user, { token });
+      const { organizationId, role } = invitation;
+      const isAccepted = invitation.acceptedBy !== undefined;
+      const [organization, isValid] = await Promise.all([
         organizations.findOne({ id: organizationId, deletingAt: null }),
-        memberships.findOne({ id: membershipId(organizationId, user.id) }),
+        isAccepted ? memberships.findOne({ id: membershipId(organizationId, user.id) }) : isWorth(invitation),
       ]);
-      const isAccepted = acceptedBy !== undefined;
-      if (!organization || (isAccepted && !membership)) throw organizationErrors.INVITATION_INVALID();
+      if (!organization || !isValid) throw organizationErrors.INVITATION_INVALID();
       return { organization: organization.name, role, isAccepted };
     },
 
@@ -207,18 +215,17 @@ export function createInvitations(
     ): Promise<string> {
       return decideAndCommit(commit, async () => {
         const invitation = await findFor(user, given);
-        const { id, organizationId, role, hash, invitedBy, acceptedBy } = invitation;
+        const { id, organizationId, role, hash, acceptedBy } = invitation;
         const result = organizationId;
-        const [organization, membership, inviter] = await Promise.all([
+        const [organization, membership, isValid] = await Promise.all([
           organizations.findOne({ id: organizationId, deletingAt: null }),
           memberships.findOne({ id: membershipId(organizationId, user.id) }),
-          memberships.findOne({ id: membershipId(organizationId, invitedBy) }),
+          isWorth(invitation),
         ]);
         if (!organization) throw organizationErrors.INVITATION_INVALID();
         if (membership && acceptedBy !== undefined) return { result };
         // A former member cannot return with the same invitation, and those that they sent are no longer valid.
-        const isWorth = inviter && maySend(inviter, role);
-        if (acceptedBy !== undefined || !isWorth) throw organizationErrors.INVITATION_INVALID();
+        if (acceptedBy !== undefined || !isValid) throw organizationErrors.INVITATION_INVALID();
         const parts = [
           invitations.changing({ id, hash, acceptedBy: null }, { set: { acceptedBy: user.id } }),
           ...(membership ? [] : await members.adding(organization, user.id, role)),

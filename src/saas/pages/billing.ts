@@ -263,7 +263,10 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
     const isCurrent = ({ kind, entitled, actions }: HeldView) =>
       entitled || (kind === 'subscription' && actions.length > 0);
     const held = holdings.filter(isCurrent);
-    const offers = plans?.filter(({ priceId }) => priceId !== null).map((plan) => offerOf(plan, held)) ?? [];
+    // A plan with seats is for an organization: bought for a user, its members would have nothing of it.
+    const isForOwner = ({ priceId, plan }: Plan) =>
+      priceId !== null && (organization || billing.plans.configOf(plan ?? '')?.seats === undefined);
+    const offers = plans?.filter(isForOwner).map((plan) => offerOf(plan, held)) ?? [];
     const view = {
       path: own,
       accountHref: path(),
@@ -274,6 +277,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
       limits: limits.map(viewOfLimit),
       hasLimits: limits.length > 0,
       isUnavailable: plans === null,
+      hasPlans: plans === null || offers.some(({ isAddOn }) => !isAddOn),
       // Of an account that has bought before.
       hasPortal: (invoices ?? []).length > 0 || held.some(({ kind }) => kind === 'subscription'),
       plans: offers.filter(({ isAddOn }) => !isAddOn),

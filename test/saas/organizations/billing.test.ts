@@ -65,6 +65,11 @@ async function company(t: Test, options: Parameters<typeof place>[1] = {}) {
   }
 }
 
+/** What the newest checkout session was opened with. */
+const ordered = ({ calls }: Awaited<ReturnType<typeof provider>>): URLSearchParams =>
+  calls.findLast(({ method, path }) => method === 'POST' && path === '/v1/checkout/sessions')?.form ??
+  new URLSearchParams();
+
 /** A company whose plan counts its members, and the job that changes the quantity. */
 async function counting(t: Test) {
   const plans = {
@@ -179,6 +184,35 @@ t.test('an organization has at most as many members as it has bought seats', asy
   t.equal((await organizationCollections(store).organizations.findOne({ id }))?.members, 4);
   const change = await bill(ada, CHANGE, { priceId: 'price_pro', quantity: 3 });
   t.match(change.body.error, { details: [{ message: /4 or more/ }] });
+});
+
+t.test('without a quantity, the minimum is bought if it is enough for the members', async (t) => {
+  const pro = (min: number) => ({
+    pro: { prices: ['price_pro'], seats: 'limit' as const, checkout: { quantity: { min } } },
+  });
+  const order = { priceId: 'price_pro' };
+  const few = await company(t, { billing: { plans: pro(2) } });
+  const refused = await few.bill(few.ada, 'create-checkout-session', order);
+  t.match(refused.body.error, { details: [{ path: 'quantity', message: /3 or more/ }] });
+  const enough = await company(t, { billing: { plans: pro(5) } });
+  const opened = await enough.bill(enough.ada, 'create-checkout-session', order);
+  t.equal(opened.status, 200);
+  t.equal(ordered(enough.api).get('line_items[0][quantity]'), '5');
+});
+
+t.test('who pays for an organization returns to its page among the built-in pages', async (t) => {
+  const returnsTo = async (options: object) => {
+    const { api, ada, id, named } = await company(t, { accountPages: true, ...options });
+    const paths: string[] = [];
+    for (const headers of [named, {}]) {
+      await ada.call('POST', '/billing/create-checkout-session', { priceId: 'price_pro' }, headers);
+      const left = ordered(api).get('cancel_url') ?? '';
+      paths.push(new URL(left, 'https://app.example.test').pathname.replace(id, 'ID'));
+    }
+    return paths;
+  };
+  t.same(await returnsTo({}), ['/account/organization/ID/billing', '/account/billing']);
+  t.same(await returnsTo({ billingReturnUrlRelative: '/shop' }), ['/shop', '/shop']);
 });
 
 t.test('the quantity of a plan follows the number of members', async (t) => {

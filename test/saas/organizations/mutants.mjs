@@ -23,7 +23,7 @@ export default [
   },
   {
     name: 'an invitation outlives its sender', file: 'saas/organizations/invitations.ts', in: 'accept',
-    replace: 'inviter && maySend(inviter, role)', by: 'true',
+    replace: 'acceptedBy !== undefined || !isValid', by: 'acceptedBy !== undefined',
     tests: [['saas/organizations/organizations', 'an invitation is worth as much as its sender']],
   },
   {
@@ -46,5 +46,20 @@ export default [
     name: 'withdrawing needs no role', file: 'saas/organizations/invitations.ts', in: 'withdraw',
     replace: 'access.demandRole(by, found.role);', by: '',
     tests: [['saas/organizations/matrix', 'nobody invites with, or replaces or withdraws an invitation for']],
+  },
+  {
+    name: 'people are offered what they cannot accept', file: 'saas/organizations/invitations.ts', in: 'listFor',
+    replace: 'isOpen(one) && (await isWorth(one))', by: 'isOpen(one)',
+    tests: [['saas/organizations/organizations', 'an invitation is worth as much as its sender']],
+  },
+  {
+    name: 'the minimum of a plan does not count for its seats', file: 'saas/billing/seats.ts', in: 'quantityOf',
+    replace: 'given ?? present ?? min', by: 'given ?? present ?? 1',
+    tests: [['saas/organizations/billing', 'without a quantity, the minimum is bought if']],
+  },
+  {
+    name: 'who pays for an organization returns to the own plan', file: 'saas/options.ts', in: 'returnPathOf',
+    replace: 'isBuiltIn && isOrganizationId(ownerId)', by: 'false',
+    tests: [['saas/organizations/billing', 'who pays for an organization returns to its page']],
   },
 ];

@@ -131,8 +131,14 @@ t.test('an invitation is worth as much as its sender', async (t) => {
   };
   const accept = (given: object) => cyd.call('POST', '/user/invitations/accept', given);
   const given = await invite(bob);
+  const received = async () =>
+    (await cyd.call('GET', '/user/invitations')).body.data.invitations.map(
+      ({ role }: { role: string }) => role,
+    );
+  t.same(await received(), ['member']);
   const change = (role: string) => ada.call('PATCH', `/organizations/${id}/members/${bob.id}`, { role });
   t.equal((await change('member')).status, 200);
+  t.same(await received(), [], 'what cannot be accepted is not offered');
   t.equal(errorOf(await accept(given)), 'INVITATION_INVALID', 'who is no admin any more');
   await change('admin');
   await ada.call('DELETE', `/organizations/${id}/members/${bob.id}`);

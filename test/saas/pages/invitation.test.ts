@@ -20,7 +20,13 @@ async function invited(t: Test, options: object = {}) {
   const api = app.server.fastify.saas.organizations as OrganizationApi;
   const members = async () => (await api.members(id)).members.map(({ email, role }) => `${email} ${role}`);
   const remove = (user: string) => api.removeMember(id, user);
-  return { app, link: `${PAGE}?token=${token}`, members, remove };
+  /** Another member becomes the owner. Returns the ID of the former one. */
+  const makeOwner = async (name: string) => {
+    const { id: user } = await app.person(name);
+    await api.addMember(id, user, 'owner');
+    return owner.id;
+  };
+  return { app, link: `${PAGE}?token=${token}`, members, remove, makeOwner };
 }
 
 t.test('a user reads an invitation, which changes nothing, and accepts it', async (t) => {
@@ -50,6 +56,18 @@ t.test('a user reads an invitation, which changes nothing, and accepts it', asyn
   const used = await visitor.get(link);
   t.match([used.status, used.body], [400, sentence('user-invitation.invalid')], 'a used link');
   t.notMatch(used.body, /<form/);
+});
+
+t.test('an invitation whose sender has left is not offered', async (t) => {
+  const { app, link, remove, makeOwner } = await invited(t);
+  const ada = await app.signUp({ email: EMAIL });
+  const visitor = await visit(app);
+  await signIn(visitor);
+  t.equal((await visitor.get(link)).status, 200);
+  await remove(await makeOwner('other'));
+  const page = await visitor.get(link);
+  t.match([page.status, page.body], [400, sentence('user-invitation.invalid')], ada.email);
+  t.notMatch(page.body, /<form/);
 });
 
 t.test('who is not signed in comes back to the link', async (t) => {

@@ -36,4 +36,14 @@ export default [
     replace: 'confirm.trim() !== name', by: 'false',
     tests: [['saas/pages/organizations', 'a member leaves; an owner transfers and deletes with a recent sign-in']],
   },
+  {
+    name: 'a link offers what cannot be accepted', file: 'saas/organizations/invitations.ts', in: 'open',
+    replace: 'isWorth(invitation)', by: 'true',
+    tests: [['saas/pages/invitation', 'an invitation whose sender has left is not offered']],
+  },
+  {
+    name: 'users are offered plans with seats', file: 'saas/pages/billing.ts', in: 'pageOf',
+    replace: "(organization || billing.plans.configOf(plan ?? '')?.seats === undefined)", by: 'true',
+    tests: [['saas/pages/user-pages', 'a plan with seats is not offered to a user']],
+  },
 ];

@@ -431,6 +431,23 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   t.same([late.status, api.calls.length], [303, ended + 1], 'before the call is given up and repeated');
 });
 
+t.test('a plan with seats is not offered to a user, for whom it would do nothing', async (t) => {
+  const api = await paymentProvider(t);
+  const team = { name: 'Team of many', prices: ['price_pro'], seats: 'limit' as const };
+  const pageWith = async (plans: object) => {
+    const visitor = await visitNew(t, {
+      ...{ paymentSecretKey: KEY, paymentApiUrl: api.url, organizations: true },
+      billing: { plans: { team, ...plans } },
+    });
+    await signUp(visitor);
+    return (await visitor.get('/billing')).body;
+  };
+  const both = await pageWith({ basic: { name: 'Basic for one', prices: ['price_basic'] } });
+  t.match(both, 'Basic for one');
+  t.notMatch(both, team.name);
+  t.notMatch(await pageWith({}), 'id="plans"', 'no heading without a plan');
+});
+
 t.test('a user adds an add-on to the plan, removes it and uses a promotion code', async (t) => {
   const api = await paymentProvider(t);
   const recurring = { interval: 'month', usage_type: 'licensed' };

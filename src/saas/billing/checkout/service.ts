@@ -144,7 +144,7 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
     const subject = subjectOf(owner.id, mode, price);
     const checkoutId = checkoutIdOf(subject);
     const options = await pageOptions(owner, { ...order, mode }, checkoutId);
-    const page = returnUrl(returnPath);
+    const page = returnUrl(owner.id, returnPath);
     const checkout = {
       ...options,
       ownerId: owner.id,
