@@ -495,7 +495,7 @@ t.test('the types of the client alone compile in a page, without those of Node.j
     exports: { './client': exports['./client'] },
   };
   writeFileSync(join(installed, 'package.json'), JSON.stringify(manifest));
-  for (const part of ['dist/src/client', 'dist/generated/client'])
+  for (const part of ['dist/src/client', 'dist/generated/client', 'dist/src/core/http/user-metadata.d.ts'])
     cpSync(join(ROOT, part), join(installed, part), { recursive: true });
   copyFileSync(join(ROOT, 'test/client/fixtures/types.mts'), join(folder, 'types.mts'));
   const strictest = ['--strict', '--exactOptionalPropertyTypes', '--noUncheckedIndexedAccess', '--noEmit'];

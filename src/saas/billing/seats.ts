@@ -31,7 +31,8 @@ export function createSeats({ owners, plans, counts, pastDue, clock }: BillingCo
       heldWith(organization, 'members').length > 0 ? { seatsDueAt: clock.now() } : {},
 
     /**
-     * The quantity of an order for a price: what is given, or the number of members. Undefined: the default of the order.
+     * The quantity of an order for a price: what is given, or at first the number of members. Undefined: the default of the order, or
+     * what is present.
      * @throws VALIDATION_ERROR for fewer seats than members
      */
     async quantityOf(ownerId: string, priceId: string, given: number | undefined, present?: number) {
@@ -41,9 +42,11 @@ export function createSeats({ owners, plans, counts, pastDue, clock }: BillingCo
       const { min = 1 } = plans.checkoutOf(priceId).quantity ?? {};
       if (seats === 'members' && (given ?? members) !== members)
         throw invalidFields({ path: 'quantity', message: `must be ${members}, the number of members` });
-      if (seats === 'limit' && (given ?? present ?? min) < members)
+      if (seats === 'limit' && (given ?? present ?? members) < members)
         throw invalidFields({ path: 'quantity', message: `must be ${members} or more, for the members` });
-      return seats === 'members' ? members : given;
+      return seats === 'members'
+        ? members
+        : (given ?? (present === undefined ? Math.max(members, min) : undefined));
     },
   };
 }

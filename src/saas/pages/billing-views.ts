@@ -36,8 +36,15 @@ const PROBLEMS: Readonly<Record<string, Localized>> = {
   SUBSCRIPTION_NOT_CHANGEABLE: message('user-billing.problems.SUBSCRIPTION_NOT_CHANGEABLE'),
 };
 
-export const problemOf = ({ code }: AppError): Localized =>
-  PROBLEMS[code] ?? message('user-billing.problems.PAYMENT_PROVIDER_ERROR');
+export function problemOf({ code, statusCode, details }: AppError): Localized {
+  const problem = PROBLEMS[code];
+  if (problem) return problem;
+  if (details?.[0]?.path === 'quantity') return message('user-billing.problems.quantity');
+  const isOfOrder = statusCode < 500;
+  return message(
+    `user-billing.problems.${isOfOrder ? 'SUBSCRIPTION_NOT_CHANGEABLE' : 'PAYMENT_PROVIDER_ERROR'}`,
+  );
+}
 
 export const dateText = (timestamp: string): Localized => longDate(Date.parse(timestamp));
 

@@ -29,6 +29,7 @@ import {
   BillingQuery,
   ChangeBody,
   ChangeQuery,
+  CheckoutForm,
   EmptyBody,
   PriceBody,
   PriceQuery,
@@ -51,7 +52,7 @@ export interface Billed {
   /** The address of the page. */
   own: string;
   /** Of an organization. */
-  organization?: { name: string; href: string };
+  organization?: { name: string; href: string; members: number };
 }
 
 const NOTICES: Readonly<Record<string, Localized>> = {
@@ -108,7 +109,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
     `${base}/change`,
     { ...route, schema: { querystring: ChangeQuery } },
     async (request, reply) => {
-      const { price, subscription } = request.query;
+      const { price, subscription, quantity } = request.query;
       const billed = await billedOf(request);
       const { id } = billed.owner;
       try {
@@ -122,8 +123,9 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
           action: billed.own,
           price,
           subscription,
+          quantity,
           form: guard.formsOf(request).issue(),
-          plan: nameOf(plan),
+          plan: quantity === undefined ? nameOf(plan) : `${nameOf(plan)} × ${quantity}`,
           amount: amountOf(preview.amountDue, preview.currency),
           isFree: preview.amountDue <= 0,
           next:
@@ -179,12 +181,10 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
       }
     });
 
-  post('checkout', PriceBody, async (billed, { price }) => {
-    const plan = await planOf(price);
+  post('checkout', CheckoutForm, async ({ owner }, given) => {
+    const plan = await planOf(given.price);
     const mode = plan?.interval === null ? 'payment' : 'subscription';
-    const returnPath = billed.organization && returnPathOf(billed);
-    const order = { priceId: price, mode } as const;
-    return (await billing.checkout.open(billed.owner, order, { isHosted: true, returnPath })).url;
+    return (await billing.checkout.open(owner, { ...orderOf(given), mode }, { isHosted: true })).url;
   });
   post(
     'portal',
@@ -266,7 +266,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
     // A plan with seats is for an organization: bought for a user, its members would have nothing of it.
     const isForOwner = ({ priceId, plan }: Plan) =>
       priceId !== null && (organization || billing.plans.configOf(plan ?? '')?.seats === undefined);
-    const offers = plans?.filter(isForOwner).map((plan) => offerOf(plan, held)) ?? [];
+    const offers = plans?.filter(isForOwner).map((plan) => offerOf(plan, held, organization?.members)) ?? [];
     const view = {
       path: own,
       accountHref: path(),
@@ -331,8 +331,15 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
   const isAddOnItem = ({ plan }: HeldView['items'][number], index: number): boolean =>
     index > 0 && plan !== null && billing.plans.isIndependent(plan);
 
+  /** How many seats of a plan can be bought; undefined if nobody chooses them. */
+  function seatsOf({ priceId }: Plan, members: number) {
+    if (priceId === null || billing.plans.seatsOf(priceId) !== 'limit') return undefined;
+    const { min = 1, max } = billing.plans.checkoutOf(priceId).quantity ?? {};
+    return { least: Math.max(min, members), most: max };
+  }
+
   /** A plan for sale, with what the user can do in view of what the user holds. */
-  function offerOf(plan: Plan, held: readonly HeldView[]) {
+  function offerOf(plan: Plan, held: readonly HeldView[], members = 1) {
     const family = billing.plans.familyOf(plan.plan) ?? null;
     const isRecurring = plan.interval !== null;
     const isCurrent = held.some(({ priceId, items }) =>
@@ -344,6 +351,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
     // Part of the subscription of the plan, with which it is charged.
     const isPart = held.some(({ items }) => items.some((item) => isAddOn && item.plan === plan.plan));
     const canAdd = isAddOn && isRecurring && !isPart && held.some(isMainPlan);
+    const seats = seatsOf(plan, members);
     const canChange = isRecurring && running.length === 1 && only?.actions.includes('change') === true;
     return {
       price: plan.priceId,
@@ -357,13 +365,16 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
       canAdd,
       canBuy: !isCurrent && !canAdd && !isPart && (!isRecurring || running.length === 0),
       canChange: !isCurrent && canChange,
+      canResize: isCurrent && canChange && seats !== undefined,
+      seats: seats && { ...seats, value: (isCurrent && only?.quantity) || seats.least },
       subscription: only?.id,
     };
   }
 }
 
-const orderOf = ({ price, subscription }: Static<typeof ChangeQuery>) => ({
+const orderOf = ({ price, subscription, quantity }: Static<typeof ChangeQuery>) => ({
   priceId: price,
+  ...(quantity !== undefined && { quantity: Number(quantity) }),
   ...(subscription !== undefined && { subscriptionId: subscription }),
 });
 

@@ -153,8 +153,8 @@ export const createBilledOf =
     const { organization: named } = request.params as { organization: string };
     const member = await memberships.memberOf(named, user.id);
     memberships.demand(member, 'billing:manage');
-    const { id, name, billingEmail: email } = member.organization;
+    const { id, name, members, billingEmail: email } = member.organization;
     const href = `${path()}/organization/${id}`;
     const owner = { id, email, personEmail: user.email };
-    return { owner, own: `${href}/billing`, organization: { name, href } };
+    return { owner, own: `${href}/billing`, organization: { name, href, members } };
   };

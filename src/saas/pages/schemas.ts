@@ -124,8 +124,10 @@ export const PromotionCodeBody = ownForm({
   subscription: SubscriptionId,
   code: Type.String({ accepts: 'a promotion code', pattern: '^[\\w-]{1,500}$' }),
 });
+const quantity = Type.Optional(Type.String({ accepts: 'a number of seats', pattern: '^[1-9]\\d{0,5}$' }));
+export const CheckoutForm = ownForm({ price: PriceId, quantity });
 /** Without a subscription, the only one that the price can replace. */
-const change = { price: PriceId, subscription: Type.Optional(SubscriptionId) };
+const change = { price: PriceId, subscription: Type.Optional(SubscriptionId), quantity };
 export const ChangeBody = ownForm({ ...change, when: Type.Optional(Type.Literal('period_end')) });
 export const ChangeQuery = Type.Object(change);
 export const PriceQuery = Type.Object({ price: PriceId });

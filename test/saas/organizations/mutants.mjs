@@ -54,8 +54,8 @@ export default [
   },
   {
     name: 'the minimum of a plan does not count for its seats', file: 'saas/billing/seats.ts', in: 'quantityOf',
-    replace: 'given ?? present ?? min', by: 'given ?? present ?? 1',
-    tests: [['saas/organizations/billing', 'without a quantity, the minimum is bought if']],
+    replace: 'Math.max(members, min)', by: 'members',
+    tests: [['saas/organizations/billing', 'without a quantity, a seat for each member']],
   },
   {
     name: 'who pays for an organization returns to the own plan', file: 'saas/options.ts', in: 'returnPathOf',

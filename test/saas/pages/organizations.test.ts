@@ -321,3 +321,31 @@ t.test('who may manage its payments buys a plan for the organization', async (t)
   t.equal((await member.browser.submit(forged)).status, 403);
   t.equal((await (await browse(await app.person('eve'))).get(billing)).status, 404);
 });
+
+t.test('the seats of a plan are chosen and changed on the page', async (t) => {
+  const api = await provider(t);
+  const { id, page, olga, browse } = await company(t, {
+    ...{ paymentSecretKey: KEY, paymentApiUrl: api.url },
+    billing: { plans: { pro: { prices: ['price_pro'], seats: 'limit' } } },
+  });
+  const billing = `${page}/billing`;
+  const visitor = await browse(olga);
+  t.match((await visitor.get(billing)).form('/checkout').fields, { quantity: '3' }, 'one for each member');
+  const few = await visitor.fill(billing, { quantity: '2' }, '/checkout');
+  t.match(few, { status: 400, body: sentence('user-billing.problems.quantity') });
+  await visitor.browser.send(await visitor.get(billing), { quantity: '5' }, '/checkout');
+  const order = api.calls.find(({ path, method }) => path === '/v1/checkout/sessions' && method === 'POST');
+  t.equal(order?.form.get('line_items[0][quantity]'), '5');
+  const customer = String([...api.sessions.values()][0]?.['customer']);
+  Object.assign(api.world.subscribe(customer, id, true), {
+    ...{ status: 'active', price: 'price_pro', quantity: 5, trialEnd: null },
+  });
+  const [sessionId = ''] = api.sessions.keys();
+  const subscribed = await visitor.get(`${billing}?session_id=${sessionId}`);
+  t.match(subscribed.form('/change').fields, { quantity: '5' });
+  const preview = await visitor.browser.submit(subscribed, { quantity: '6' }, '/change');
+  t.match([preview.status, preview.body], [200, / × 6/]);
+  const changed = await visitor.browser.submit(preview);
+  t.match([changed.status, changed.body], [200, sentence('user-billing.changed')]);
+  t.match(changed.form('/change').fields, { quantity: '6' });
+});

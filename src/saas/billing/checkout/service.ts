@@ -119,7 +119,6 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
   /**
    * Opens a checkout session at the provider, or returns the open one of the same order.
    * @param options.isHosted whether the user is sent to the provider's page, even if the hook would embed it
-   * @param options.returnPath where the user returns, relative to the public address. Default: the page of the configuration
    * @throws VALIDATION_ERROR, BILLING_NOT_CONFIGURED, PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, PROMOTION_NOT_VALID,
    *   TAX_NOT_CONFIGURED, TAX_LOCATION_INVALID, ALREADY_SUBSCRIBED, VERSION_CONFLICT, PAYMENT_PROVIDER_ERROR;
    *   UNAUTHENTICATED if the account was closed concurrently
@@ -127,7 +126,7 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
   const open = async (
     owner: Buyer,
     order: CheckoutOrder,
-    { isHosted = false, returnPath }: { isHosted?: boolean; returnPath?: string | undefined } = {},
+    { isHosted = false }: { isHosted?: boolean } = {},
   ): Promise<OpenedCheckout> => {
     const { mode = 'subscription' } = order;
     const priceId = order.priceId === undefined ? undefined : plans.priceIdOf(order.priceId);
@@ -144,7 +143,7 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
     const subject = subjectOf(owner.id, mode, price);
     const checkoutId = checkoutIdOf(subject);
     const options = await pageOptions(owner, { ...order, mode }, checkoutId);
-    const page = returnUrl(owner.id, returnPath);
+    const page = returnUrl(owner.id);
     const checkout = {
       ...options,
       ownerId: owner.id,
