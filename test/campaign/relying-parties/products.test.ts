@@ -139,7 +139,7 @@ const SENT: Record<string, Requests> = {
     secret: 'header',
   },
   'Open WebUI': {
-    scope: /^OAUTH_SCOPES=(.*)$/m.exec(block('Open WebUI', 'ini'))?.[1] ?? '',
+    scope: /^OAUTH_SCOPES=(.*)$/m.exec(block('Open WebUI', 'properties'))?.[1] ?? '',
     pkce: true,
     secret: 'header',
     more: { nonce: 'n0nceOfAuthlib12345x' },
