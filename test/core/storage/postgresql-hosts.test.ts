@@ -235,7 +235,7 @@ await onPostgres((postgres) => {
       t.strictSame(await columns(), all);
       await client.query(`DROP VIEW ${schema}.principal_view`);
       const newer =
-        "SELECT id, handle, kind, doc->>'name' AS name, state, now() AS created_at, now() AS email_verified_at, true AS is_operator, 1 AS later";
+        "SELECT id, handle, kind, doc->>'name' AS name, state, now() AS created_at, now() AS email_verified_at, true AS is_operator, doc->>'email' AS email, 1 AS later";
       await client.query(`CREATE VIEW ${schema}.principal_view AS ${newer} FROM ${schema}.principals`);
       await reopened(t, uri);
       t.equal((await columns()).at(-1), 'later');
