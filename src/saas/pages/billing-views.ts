@@ -24,7 +24,7 @@ export const discountText = ({ discounts }: HeldView): Localized | undefined => 
   );
 };
 
-/** The sentences of errors that have one; for others, that of a failure of the provider. */
+/** The sentences of errors that have one. */
 const PROBLEMS: Readonly<Record<string, Localized>> = {
   PAYMENT_METHOD_REQUIRED: message('user-billing.trial-paused'),
   PAYMENT_DECLINED: message('user-billing.problems.PAYMENT_DECLINED'),
@@ -36,14 +36,14 @@ const PROBLEMS: Readonly<Record<string, Localized>> = {
   SUBSCRIPTION_NOT_CHANGEABLE: message('user-billing.problems.SUBSCRIPTION_NOT_CHANGEABLE'),
 };
 
+/** Why an order was refused; without a sentence of its own, that it cannot be fulfilled or that the provider fails. */
 export function problemOf({ code, statusCode, details }: AppError): Localized {
-  const problem = PROBLEMS[code];
-  if (problem) return problem;
   if (details?.[0]?.path === 'quantity') return message('user-billing.problems.quantity');
-  const isOfOrder = statusCode < 500;
-  return message(
-    `user-billing.problems.${isOfOrder ? 'SUBSCRIPTION_NOT_CHANGEABLE' : 'PAYMENT_PROVIDER_ERROR'}`,
-  );
+  const isRefusal = statusCode < 500;
+  const other = isRefusal
+    ? message('user-billing.problems.SUBSCRIPTION_NOT_CHANGEABLE')
+    : message('user-billing.problems.PAYMENT_PROVIDER_ERROR');
+  return PROBLEMS[code] ?? other;
 }
 
 export const dateText = (timestamp: string): Localized => longDate(Date.parse(timestamp));
