@@ -199,7 +199,7 @@ async function stopsOfMailedLinks(_t: Test, idp: IdpApp, origin: string, sink: M
       ]);
       return response;
     }),
-    stop('forgot-password-sent', 200, send({ 'Your user name': ada.handle })),
+    stop('forgot-password-sent', 200, send({ 'E-mail or user name': ada.handle })),
     stop('mailed-reset', 200, async (page) => page.goto(await linkTo(RESET))),
     stop('verify-address', 200, open(verification)),
     stop('verify-address-wrong', 401, send({ Password: 'wrong' })),
