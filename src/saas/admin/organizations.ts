@@ -5,12 +5,12 @@ import type { AuditSearch } from '../../core/ops/audit-search.js';
 import { auditColumns } from '../../shared/console-kit/audit.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
-import { type Column, registerList, toMinute } from '../../shared/console-kit/lists.js';
+import { type Column, registerList } from '../../shared/console-kit/lists.js';
 import type { OperatedOrganization } from '../organizations/administration.js';
 import type { OrganizationsModule } from '../organizations/module.js';
 import type { Invitation, Member } from '../organizations/schemas.js';
 import type { UserAdministration } from './user-actions.js';
-import { sectionView, writeLimit } from './user-page.js';
+import { sectionView, writeGrant, writeLimit } from './user-page.js';
 import { section, sectionsOfOwner, type UserSectionSources } from './user-sections.js';
 import type { ResolveUser } from './users.js';
 
@@ -175,7 +175,6 @@ function linksTo({ id, state, granted }: OperatedOrganization, { resync }: UserA
 
 function factsOf(organization: OperatedOrganization): DetailRow[] {
   const { id, slug, state, members, owners, billingEmail, subscription, granted, createdAt } = organization;
-  const until = granted?.until ? ` until ${toMinute(granted.until)}` : '';
   return [
     { label: 'ID', text: id, isCode: true },
     { label: 'Slug', text: slug, isCode: true },
@@ -187,7 +186,7 @@ function factsOf(organization: OperatedOrganization): DetailRow[] {
     { label: 'Address for invoices', text: billingEmail },
     { label: 'Logo', text: organization.logoUrl },
     { label: 'Subscription', text: `${subscription.status}, plan ${subscription.plan}` },
-    { label: 'Granted plan', text: granted === null ? 'none' : `${granted.plan}${until}` },
+    { label: 'Granted plan', text: writeGrant(granted) },
     { label: 'Created', time: createdAt },
   ];
 }

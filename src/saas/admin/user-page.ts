@@ -200,6 +200,11 @@ export async function sectionView(section: UserSection<never>, userId: string, r
 export const writeLimit = ({ name, limit, used, credits }: Static<typeof UsedLimit>): string =>
   `${name} ${used} of ${limit ?? 'any number'}${credits > 0 ? ` and ${credits} credits` : ''}`;
 
+export const writeGrant = (granted: OperatedUser['granted']): string => {
+  if (granted === null) return 'none';
+  return granted.until ? `${granted.plan} until ${toMinute(granted.until)}` : granted.plan;
+};
+
 /** Terms and descriptions. */
 function factsOf(
   user: UserDetails,
@@ -209,7 +214,6 @@ function factsOf(
   const { secondFactorSince } = user;
   const factor = secondFactorSince === null ? 'not set' : `set up on ${toMinute(secondFactorSince)}`;
   const since = suspendedAt === null ? '' : ` since ${toMinute(suspendedAt)}`;
-  const until = granted?.until ? ` until ${toMinute(granted.until)}` : '';
   return [
     { term: 'ID', text: id },
     { term: 'Name', text: name || 'not given' },
@@ -226,6 +230,6 @@ function factsOf(
       ? [{ term: 'Private metadata', text: JSON.stringify(user.privateMetadata) }]
       : []),
     ...(user.limits.length > 0 ? [{ term: 'Limits', text: user.limits.map(writeLimit).join(', ') }] : []),
-    { term: 'Granted plan', text: granted === null ? 'none' : `${granted.plan}${until}` },
+    { term: 'Granted plan', text: writeGrant(granted) },
   ];
 }

@@ -264,8 +264,8 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
       entitled || (kind === 'subscription' && actions.length > 0);
     const held = holdings.filter(isCurrent);
     // A plan with seats is for an organization: bought for a user, its members would have nothing of it.
-    const isForOwner = ({ priceId, plan }: Plan) =>
-      priceId !== null && (organization || billing.plans.configOf(plan ?? '')?.seats === undefined);
+    const isForOwner = ({ priceId }: Plan) =>
+      priceId !== null && (organization || billing.plans.seatsOf(priceId) === undefined);
     const offers = plans?.filter(isForOwner).map((plan) => offerOf(plan, held, organization?.members)) ?? [];
     const view = {
       path: own,
@@ -364,8 +364,8 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
       isCurrent,
       canAdd,
       canBuy: !isCurrent && !canAdd && !isPart && (!isRecurring || running.length === 0),
-      canChange: !isCurrent && canChange,
-      canResize: isCurrent && canChange && seats !== undefined,
+      // Of a plan that is held already, only the seats can change.
+      canChange: canChange && (!isCurrent || seats !== undefined),
       seats: seats && { ...seats, value: (isCurrent && only?.quantity) || seats.least },
       subscription: only?.id,
     };

@@ -43,7 +43,7 @@ export default [
   },
   {
     name: 'users are offered plans with seats', file: 'saas/pages/billing.ts', in: 'pageOf',
-    replace: "(organization || billing.plans.configOf(plan ?? '')?.seats === undefined)", by: 'true',
+    replace: "(organization || billing.plans.seatsOf(priceId) === undefined)", by: 'true',
     tests: [['saas/pages/user-pages', 'a plan with seats is not offered to a user']],
   },
 ];
