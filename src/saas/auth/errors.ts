@@ -21,7 +21,7 @@ export const authErrors = defineErrors({
   ],
   IMPERSONATED: [
     403,
-    'An operator acts as the user in this session, and can only read. Whoever owns the account must sign in to change it.',
+    'This session impersonates the user and is read-only. The owner of the account must sign in to change it.',
   ],
   REGISTRATION_DISABLED: [403, 'Registration is currently disabled.'],
   REGISTRATION_REJECTED: [403, 'The application does not accept this registration.'],

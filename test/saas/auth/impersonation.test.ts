@@ -215,7 +215,7 @@ t.test('a role that is withdrawn while operators act ends every session, in ever
     }
 });
 
-t.test('every route of ours only reads for an operator who acts as a user', async (t) => {
+t.test('every route of the API is read-only during impersonation', async (t) => {
   const routes: { method: string; url: string; access: string; isOpen: boolean }[] = [];
   const all = {
     ...OPTIONS,

@@ -128,7 +128,7 @@ export default [
   {
     name: 'an operator who acts as a user writes', file: 'saas/guards.ts', in: 'refuseImpersonator',
     replace: "['GET', 'HEAD'].includes(request.method) &&", by: '',
-    tests: [['saas/auth/impersonation', 'every route of ours only reads for an operator who acts as a user']],
+    tests: [['saas/auth/impersonation', 'every route of the API is read-only during impersonation']],
   },
   {
     name: 'an operator acts as a user as long as the session is refreshed', file: 'saas/auth/sessions/tokens.ts',

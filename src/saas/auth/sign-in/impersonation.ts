@@ -38,7 +38,7 @@ export function createImpersonation({
     /** Whether a user may act as others. */
     isOperator: (user: User): boolean => hasRole(user, impersonationRoles),
 
-    /** The address of a user as whom an operator may act. @throws as `start` */
+    /** The address of a user whom the operator may impersonate. @throws as `start` */
     addressOf: async (identity: Identity, id: string): Promise<string> =>
       (await find(identity, { id })).user.email,
 

@@ -48,7 +48,7 @@ export function requireKnownRole(role: string, roles: readonly string[] | undefi
 export const hasRole = ({ roles = [] }: { roles?: readonly string[] }, any: readonly string[]): boolean =>
   any.some((role) => roles.includes(role));
 
-/** A user as whom an operator acts, without the roles that the operator lacks: acting as somebody gives no powers. */
+/** An impersonated user with the roles that the operator has, too: impersonation gives an operator no further ones. */
 export const withRolesOf = <User extends { roles?: readonly string[] }>(
   user: User,
   operator: { roles?: readonly string[] },
