@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, longTime, message } from '../../core/http/messages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { DisplayName, matchesSchema } from '../../core/http/schemas.js';
+import { DAY } from '../../core/kernel/clock.js';
 import { AppError } from '../../core/kernel/errors.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { CreatedKey, KeyView } from '../keys/schemas.js';
@@ -18,10 +19,14 @@ export interface KeyPageOptions extends PageContext {
 interface Failure {
   name: string;
   scopes: readonly string[];
-  expires: string;
+  days: number;
   problems?: Localized[];
-  wrong?: { name?: boolean; scopes?: boolean; expires?: boolean };
+  wrong?: { name?: boolean; scopes?: boolean };
 }
+
+/** How many days a key may be valid, and what is proposed; 0 means until it is ended. */
+const LIFETIMES = [30, 90, 365, 0];
+const PROPOSED_DAYS = 90;
 
 /** The page on which users create, rotate and end their API keys. */
 export async function keysPagePlugin(fastify: FastifyTypebox, options: KeyPageOptions): Promise<void> {
@@ -34,8 +39,9 @@ export async function keysPagePlugin(fastify: FastifyTypebox, options: KeyPageOp
   });
 
   fastify.post('/keys/create', { config, schema: { body: NewKeyBody } }, async (request, reply) => {
-    const { name, expires, scopes: chosen = [] } = request.body;
-    const typed: Failure = { name, expires, scopes: [chosen].flat() };
+    const { name, scopes: chosen = [] } = request.body;
+    const days = Number(request.body.days);
+    const typed: Failure = { name, days, scopes: [chosen].flat() };
     const refuse = (wrong: keyof NonNullable<Failure['wrong']> | undefined, problem: string) =>
       send(request, reply.code(422), {
         ...typed,
@@ -45,14 +51,13 @@ export async function keysPagePlugin(fastify: FastifyTypebox, options: KeyPageOp
     pages.keepForm(request, await pageOf(request, typed));
     if (!matchesSchema(name, DisplayName)) return refuse('name', 'account-passkey.name-invalid');
     if (typed.scopes.length === 0) return refuse('scopes', 'user-keys.scopes-missing');
-    // Until the end of the day.
-    const given = { name, scopes: [...typed.scopes], ...(expires && { expiresAt: `${expires}T23:59:59Z` }) };
+    const expiresAt = new Date(options.now() + days * DAY).toISOString();
+    const given = { name, scopes: [...typed.scopes], ...(days > 0 && { expiresAt }) };
     return keys.create(makerOf(request), given, requestSource(request)).then(
       (created) => sendCreated(request, reply, created),
       (error: unknown) => {
-        const { code } = error instanceof AppError ? error : {};
-        if (code === 'TOO_MANY_KEYS') return refuse(undefined, 'user-keys.full');
-        if (code === 'VALIDATION_ERROR') return refuse('expires', 'user-keys.expires-invalid');
+        if (error instanceof AppError && error.code === 'TOO_MANY_KEYS')
+          return refuse(undefined, 'user-keys.full');
         throw error;
       },
     );
@@ -81,14 +86,23 @@ export async function keysPagePlugin(fastify: FastifyTypebox, options: KeyPageOp
 
   async function pageOf(request: FastifyRequest, state: Partial<Failure> & object = {}) {
     const owned = await keys.list(identityOf(request).user.id);
-    const { scopes = [], ...others } = state;
+    const { scopes = [], days: chosen = PROPOSED_DAYS, ...others } = state;
     const view = {
       path: `${path()}/keys`,
       accountHref: path(),
       form: guard.formsOf(request).issue(),
       keys: owned.map((key) => viewOf(key, options.now())),
       hasKeys: owned.length > 0,
-      choices: keys.scopes().map((scope) => ({ scope, isChosen: scopes.includes(scope) })),
+      choices: keys.scopes().map((scope, index) => ({
+        scope,
+        isChosen: scopes.includes(scope),
+        isFirst: index === 0,
+      })),
+      lifetimes: LIFETIMES.map((days) => ({
+        days,
+        label: days > 0 ? message('user-keys.days', { count: days }) : message('user-keys.until-ended'),
+        isChosen: days === chosen,
+      })),
       ...others,
     };
     return { template: 'user-keys', view };

@@ -106,7 +106,7 @@ export const NewKeyBody = ownForm({
   name: Typed,
   // Of checkboxes, a form sends one, several or none.
   scopes: Type.Optional(Type.Union([Scope, Type.Array(Scope, { maxItems: 50 })])),
-  expires: Type.String({ accepts: 'a date', pattern: '^(\\d{4}-\\d\\d-\\d\\d)?$' }),
+  days: Type.String({ accepts: 'a number of days, or 0', pattern: '^(30|90|365|0)$' }),
 });
 export const KeyBody = ownForm({
   id: Type.String({ accepts: 'the ID of a key', pattern: '^key_[0-9a-f]{1,64}$' }),

@@ -17,25 +17,24 @@ t.test('a user creates a key, which is shown once, rotates it and ends it', asyn
   const secretOf = (body: string) => /<code>(sk_[\w-]{43})<\/code>/.exec(body)?.[1] ?? 'none';
 
   for (const [fields, problem] of [
-    [{ name: ' ', expires: '', scopes: 'profile:read' }, 'account-passkey.name-invalid'],
-    [{ name: 'Build', expires: '' }, 'user-keys.scopes-missing'],
-    [{ name: 'Build', expires: '2001-01-01', scopes: 'profile:read' }, 'user-keys.expires-invalid'],
-    [{ name: 'Build', expires: '2030-02-31', scopes: 'profile:read' }, 'user-keys.expires-invalid'],
+    [{ name: ' ', days: '365', scopes: 'profile:read' }, 'account-passkey.name-invalid'],
+    [{ name: 'Build', days: '365' }, 'user-keys.scopes-missing'],
   ] as const) {
     const refused = await fill(fields);
     t.equal(refused.status, 422, problem);
     t.match(refused.body, sentence(problem));
     t.ok(refused.body.includes(`value="${fields.name}"`), 'what was typed stays');
+    t.match(refused.body, /value="365" selected/);
   }
 
-  const today = new Date(app.clock.now()).toISOString().slice(0, 10);
-  const created = await fill({ name: 'Nightly <b>', expires: today, scopes: 'profile:read' });
+  const created = await fill({ name: 'Nightly <b>', days: '30', scopes: 'profile:read' });
   const first = secretOf(created.body);
   t.match([created.status, created.body], [200, /Nightly &lt;b&gt;/]);
   t.equal(await call(first), 200);
   const list = await visitor.get('/keys');
   t.notMatch(list.body, /sk_/, 'once');
   t.match(list.body, /profile:read/);
+  t.match(list.body, sentence('user-keys.until'), 'it expires as chosen');
 
   const rotated = await browser.submit(list, {}, '/account/keys/rotate');
   const second = secretOf(rotated.body);
