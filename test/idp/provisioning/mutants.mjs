@@ -50,7 +50,7 @@ export default [
   },
   {
     name: 'an accepted invitation is withdrawn', file: 'idp/provisioning/new-links.ts', in: 'end',
-    replace: "state: 'invited', linkExpiresAt", by: 'linkExpiresAt',
+    replace: "state: 'invited', linkExpiresAt: expiry ?? null,", by: '',
     tests: [['idp/provisioning/mailed-link-races', 'an invitation is accepted or withdrawn']],
   },
 ];
