@@ -17,7 +17,7 @@ import {
 import { FALLBACK_LOCALE } from './sentences.js';
 
 /**
- * HTML pages: Mustache templates in `templates/pages`, with partials (`_head`, `_brand`, `_problems`, `_foot`) and one
+ * HTML pages: Mustache templates in `templates/pages`, with partials (such as `_card-head`, `_problems`, `_card-foot`) and one
  * inline style sheet, without external resources. The only script is the one of a page that submits itself.
  */
 
@@ -164,7 +164,7 @@ export function createPages(brand: Brand, messages = createMessages()) {
 
     /** Adds values to every page that answers the request, also to an error page. */
     addToView(request: FastifyRequest, values: View) {
-      common.set(request, values);
+      common.set(request, { ...common.get(request), ...values });
     },
 
     /** Renders an error page. */

@@ -63,8 +63,6 @@ export async function addressPlugin(
     template: 'user-address',
     view: {
       action: `${path()}/address`,
-      accountHref: path(),
-      form: guard.formsOf(request).issue(),
       current: identityOf(request).user.email,
       hasPassword: hasPassword(request),
       ...state,

@@ -2,22 +2,14 @@ import type { FastifyRequest } from 'fastify';
 import { longTime, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
-import { newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
-import type { PersonGuard } from '../../shared/account-pages/guard.js';
-import type { AgentAccounts } from '../agents/service.js';
+import { newToken, sha256 } from '../../core/kernel/secrets.js';
 import { type BegunFlow, registerConnectionPage } from './connections.js';
-import type { PageContext } from './context.js';
+import type { PagesWith } from './context.js';
 import { EmptyBody } from './schemas.js';
 
-export interface AgentPageOptions extends PageContext {
-  agents: AgentAccounts;
-  guard: PersonGuard;
-  random: Random;
-}
-
 /** The page on which users connect the account whose agents may act for them, and disconnect it. */
-export async function agentsPagePlugin(fastify: FastifyTypebox, options: AgentPageOptions): Promise<void> {
-  const { agents, guard, identityOf, path, apiPath, random } = options;
+export async function agentsPagePlugin(fastify: FastifyTypebox, options: PagesWith<'agents'>): Promise<void> {
+  const { agents, identityOf, path, apiPath, random } = options;
   const cookie = options.cookieOf<BegunFlow>('saas-page-agents');
   const config = access('recent-person', { page: true });
 
@@ -61,8 +53,6 @@ export async function agentsPagePlugin(fastify: FastifyTypebox, options: AgentPa
     const { issuer, connectedAt } = await agents.view(identityOf(request).user.id);
     const view = {
       path: `${path()}/agents`,
-      accountHref: path(),
-      form: guard.formsOf(request).issue(),
       issuer,
       isConnected: connectedAt !== null,
       since:

@@ -6,9 +6,7 @@ import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { ownValue } from '../../core/kernel/fields.js';
-import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { Buyer } from '../billing/checkout/service.js';
-import type { BillingModule } from '../billing/module.js';
 import type { HeldView, Plan, Subscription } from '../billing/schemas.js';
 import {
   dateText,
@@ -24,7 +22,7 @@ import {
   viewOfInvoice,
   viewOfLimit,
 } from './billing-views.js';
-import type { PageContext } from './context.js';
+import type { PagesWith } from './context.js';
 import {
   BillingQuery,
   ChangeBody,
@@ -37,9 +35,7 @@ import {
   SubscriptionBody,
 } from './schemas.js';
 
-export interface BillingPageOptions extends PageContext {
-  billing: BillingModule;
-  guard: PersonGuard;
+export interface BillingPageOptions extends PagesWith<'billing'> {
   /** The path of the page, below the account page. */
   base: '/billing' | '/organization/:organization/billing';
   /** Whose subscriptions it shows. @throws AppError unless the person may see them */
@@ -80,7 +76,7 @@ const isRejected = (error: unknown): error is AppError =>
 
 /** The page on which users see the plan and payments of their own or of an organization, and buy, change and cancel. */
 export async function billingPagePlugin(fastify: FastifyTypebox, options: BillingPageOptions): Promise<void> {
-  const { billing, formatAmount, guard, pages, path, publicUrl, base, billedOf } = options;
+  const { billing, formatAmount, pages, publicUrl, base, billedOf } = options;
   const config = access('person', { page: true });
   const route = { config, handlerTimeout: PROVIDER_TIMEOUT_MS };
   /** Relative to the public address, whose path pages have in their addresses. */
@@ -102,7 +98,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
       return reply.redirect(billed.own, 303);
     }
     const notice = ownValue(NOTICES, request.query.done);
-    return pages.send(reply, await pageOf(request, billed, notice && { notice }));
+    return pages.send(reply, await pageOf(billed, notice && { notice }));
   });
 
   fastify.get(
@@ -124,7 +120,6 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
           price,
           subscription,
           quantity,
-          form: guard.formsOf(request).issue(),
           plan: quantity === undefined ? nameOf(plan) : `${nameOf(plan)} × ${quantity}`,
           amount: amountOf(preview.amountDue, preview.currency),
           isFree: preview.amountDue <= 0,
@@ -135,7 +130,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
         };
         return pages.send(reply, { template: 'user-billing-change', view, leadsElsewhere: true });
       } catch (error) {
-        return sendProblem(request, reply, billed, error);
+        return sendProblem(reply, billed, error);
       }
     },
   );
@@ -152,7 +147,6 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
       const view = {
         action: billed.own,
         price,
-        form: guard.formsOf(request).issue(),
         plan: nameOf(plan),
         amount: amountOf(preview.amountDue, preview.currency),
         isFree: preview.amountDue <= 0,
@@ -161,7 +155,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
       };
       return pages.send(reply, { template: 'user-billing-add-on', view, leadsElsewhere: true });
     } catch (error) {
-      return sendProblem(request, reply, billed, error);
+      return sendProblem(reply, billed, error);
     }
   });
 
@@ -177,7 +171,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
         const given = request.body as Static<Body>;
         return reply.redirect(await act(billed, given, requestSource(request).ip), 303);
       } catch (error) {
-        return sendProblem(request, reply, billed, error);
+        return sendProblem(reply, billed, error);
       }
     });
 
@@ -233,9 +227,9 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
   ): string =>
     scheduledChange?.reason === 'pending_payment' && paymentUrl !== null ? paymentUrl : `${own}?done=${done}`;
 
-  async function sendProblem(request: FastifyRequest, reply: FastifyReply, billed: Billed, error: unknown) {
+  async function sendProblem(reply: FastifyReply, billed: Billed, error: unknown) {
     if (!isRejected(error)) throw error;
-    const page = await pageOf(request, billed, { problems: [problemOf(error)] });
+    const page = await pageOf(billed, { problems: [problemOf(error)] });
     return pages.send(reply.code(error.statusCode), page);
   }
 
@@ -250,7 +244,6 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
   }
 
   async function pageOf(
-    request: FastifyRequest,
     { owner, own, organization }: Billed,
     state: { notice?: Localized; problems?: Localized[] } = {},
   ): Promise<Page> {
@@ -269,9 +262,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
     const offers = plans?.filter(isForOwner).map((plan) => offerOf(plan, held, organization?.members)) ?? [];
     const view = {
       path: own,
-      accountHref: path(),
       organization,
-      form: guard.formsOf(request).issue(),
       held: held.map(heldViewOf),
       holdsNothing: held.length === 0,
       limits: limits.map(viewOfLimit),

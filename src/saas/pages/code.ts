@@ -7,15 +7,13 @@ import type { PageContext } from './context.js';
 import { EmailBody, MailedCodeBody, MailedCodeQuery, ReturnQuery } from './schemas.js';
 import { rejectionOf, type SignInPages, withReturn } from './sign-in-pages.js';
 
-export interface CodePageOptions extends PageContext {
-  emailLogin: EmailLogin;
-  signInPages: SignInPages;
-}
-
 const CONFIG = access('public', { page: true });
 
 /** Sign-in with a mailed code. No GET uses a code, because mail scanners open every link. */
-export async function codePlugin(fastify: FastifyTypebox, options: CodePageOptions): Promise<void> {
+export async function codePlugin(
+  fastify: FastifyTypebox,
+  options: PageContext & { emailLogin: EmailLogin; signInPages: SignInPages },
+): Promise<void> {
   const { emailLogin, signInPages, pages, messages, path } = options;
   /** The login token, so that the code works in this browser only. */
   const codeCookie = options.cookieOf<{ loginToken: string; returnTo?: string | undefined }>(

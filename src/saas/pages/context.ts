@@ -3,6 +3,7 @@ import type { Cookie, SealedCookie } from '../../core/http/cookies.js';
 import type { Identity } from '../../core/http/identity.js';
 import type { Messages } from '../../core/http/messages.js';
 import type { Pages } from '../../core/http/pages.js';
+import type { Random } from '../../core/kernel/secrets.js';
 import type { AgentAccounts } from '../agents/service.js';
 import type { AuthService } from '../auth/service.js';
 import type { formatAmount } from '../billing/mails.js';
@@ -58,8 +59,14 @@ export interface UserPagesModuleOptions {
 /** What the pages have in common. */
 export interface PageContext extends UserPagesModuleOptions {
   now(): number;
+  random: Random;
   sessions: PageSessions;
   destinationOf(returnTo: string | undefined): Destination;
   /** The cookie in which the browser keeps the state of a sign-in. */
   cookieOf<T extends object>(name: string): SealedCookie<T>;
 }
+
+/** The same for the pages of parts that are configured. */
+export type PagesWith<
+  Part extends 'providers' | 'agents' | 'passkeys' | 'keys' | 'billing' | 'organizations',
+> = PageContext & { [Name in Part]: NonNullable<PageContext[Name]> };

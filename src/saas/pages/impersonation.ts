@@ -2,7 +2,6 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, message } from '../../core/http/messages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { httpErrors } from '../../core/kernel/errors.js';
-import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { Impersonation } from '../auth/sign-in/impersonation.js';
 import type { PageContext } from './context.js';
 import { ImpersonationForm, ImpersonationQuery } from './schemas.js';
@@ -10,17 +9,12 @@ import { ImpersonationForm, ImpersonationQuery } from './schemas.js';
 /** Below the account page, with the ID of a user in the query. */
 export const IMPERSONATION_PAGE = '/impersonate';
 
-export interface ImpersonationPageOptions extends PageContext {
-  impersonation: Impersonation;
-  guard: PersonGuard;
-}
-
 /** The page on which an operator begins to act as a user. For everybody else, there is none. */
 export async function impersonationPagePlugin(
   fastify: FastifyTypebox,
-  options: ImpersonationPageOptions,
+  options: PageContext & { impersonation: Impersonation },
 ): Promise<void> {
-  const { impersonation, guard, sessions, identityOf, pages, path } = options;
+  const { impersonation, sessions, identityOf, pages, path } = options;
   const config = access('recent-person', { page: true });
 
   const schema = { querystring: ImpersonationQuery };
@@ -59,9 +53,7 @@ export async function impersonationPagePlugin(
   ): Promise<FastifyReply> {
     const view = {
       action: `${path()}${IMPERSONATION_PAGE}?user=${id}`,
-      form: guard.formsOf(request).issue(),
       handle: await impersonation.addressOf(identityOf(request), id),
-      accountHref: path(),
       problems,
     };
     return pages.send(reply, { template: 'user-impersonation', view });

@@ -2,18 +2,12 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, message } from '../../core/http/messages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
-import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { Invitations } from '../organizations/invitations.js';
 import type { PageContext } from './context.js';
 import { EmptyBody, InvitationQuery } from './schemas.js';
 
 /** Below the account page. The link of an invitation appends its token. */
 export const INVITATION_PAGE = '/organization/invitation';
-
-export interface InvitationPageOptions extends PageContext {
-  invitations: Invitations;
-  guard: PersonGuard;
-}
 
 const PROBLEMS: Readonly<Record<string, Localized>> = {
   INVITATION_INVALID: message('user-invitation.invalid'),
@@ -26,9 +20,9 @@ const PROBLEMS: Readonly<Record<string, Localized>> = {
 /** The page on which users accept the invitation of an organization. */
 export async function invitationPlugin(
   fastify: FastifyTypebox,
-  options: InvitationPageOptions,
+  options: PageContext & { invitations: Invitations },
 ): Promise<void> {
-  const { invitations, guard, identityOf, pages, path, publicUrl } = options;
+  const { invitations, identityOf, pages, path, publicUrl } = options;
   const config = access('person', { page: true });
 
   fastify.get(
@@ -64,7 +58,6 @@ export async function invitationPlugin(
   ): Promise<FastifyReply> {
     const view = {
       action: `${path()}${INVITATION_PAGE}?token=${token}`,
-      form: guard.formsOf(request).issue(),
       handle: identityOf(request).user.email,
       signOutHref: `${path()}/sign-out`,
       home: publicUrl(),

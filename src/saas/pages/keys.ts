@@ -4,16 +4,9 @@ import { access, type FastifyTypebox, requestSource } from '../../core/http/rout
 import { DisplayName, matchesSchema } from '../../core/http/schemas.js';
 import { DAY } from '../../core/kernel/clock.js';
 import { AppError } from '../../core/kernel/errors.js';
-import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { CreatedKey, KeyView } from '../keys/schemas.js';
-import type { KeyService } from '../keys/service.js';
-import type { PageContext } from './context.js';
+import type { PagesWith } from './context.js';
 import { KeyBody, NewKeyBody, NoticeQuery } from './schemas.js';
-
-export interface KeyPageOptions extends PageContext {
-  keys: KeyService;
-  guard: PersonGuard;
-}
 
 /** What was typed into the form of a new key, and what is wrong with it. */
 interface Failure {
@@ -29,8 +22,8 @@ const LIFETIMES = [30, 90, 365, 0];
 const PROPOSED_DAYS = 90;
 
 /** The page on which users create, rotate and end their API keys. */
-export async function keysPagePlugin(fastify: FastifyTypebox, options: KeyPageOptions): Promise<void> {
-  const { keys, guard, identityOf, pages, path } = options;
+export async function keysPagePlugin(fastify: FastifyTypebox, options: PagesWith<'keys'>): Promise<void> {
+  const { keys, identityOf, pages, path } = options;
   const config = access('recent-person', { page: true });
 
   fastify.get('/keys', { config, schema: { querystring: NoticeQuery } }, async (request, reply) => {
@@ -89,8 +82,6 @@ export async function keysPagePlugin(fastify: FastifyTypebox, options: KeyPageOp
     const { scopes = [], days: chosen = PROPOSED_DAYS, ...others } = state;
     const view = {
       path: `${path()}/keys`,
-      accountHref: path(),
-      form: guard.formsOf(request).issue(),
       keys: owned.map((key) => viewOf(key, options.now())),
       hasKeys: owned.length > 0,
       choices: keys.scopes().map((scope, index) => ({

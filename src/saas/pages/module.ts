@@ -25,6 +25,7 @@ export function createUserPagesModule({ clock, random }: ModuleContext, options:
   const context: PageContext = {
     ...options,
     now: clock.now,
+    random,
     sessions,
     destinationOf: (returnTo) =>
       destinationOf(returnTo, { publicUrl: publicUrl(), origins, fallback: path() }),
@@ -48,7 +49,7 @@ export function createUserPagesModule({ clock, random }: ModuleContext, options:
     sections: (): Section[] => sectionsOf(options),
     /** @param guard of the account pages, which these extend */
     plugin: (fastify: FastifyTypebox, guard: PersonGuard) =>
-      userPagesPlugin(fastify, { ...context, signInPages, signUpForm, guard, random }),
+      userPagesPlugin(fastify, { ...context, signInPages, signUpForm, guard }),
   };
 }
 

@@ -6,8 +6,9 @@ import { access, type FastifyTypebox, type RequestSource, requestSource } from '
 import { invalidFields } from '../../core/kernel/errors.js';
 import { ownValue } from '../../core/kernel/fields.js';
 import type { MemberOf } from '../organizations/access.js';
+import type { PagesWith } from './context.js';
 import { choicesOf, refusalOf, roleText, viewOfInvitation, viewOfMember } from './organization-views.js';
-import type { OrganizationList, OrganizationPageOptions } from './organizations.js';
+import type { OrganizationList } from './organizations.js';
 import {
   EmptyBody,
   InvitationIdBody,
@@ -49,9 +50,9 @@ const MEMBERS_OF_A_PAGE = 50;
 /** The page of an organization, with what the role of the user permits; the services decide once more. */
 export async function organizationPlugin(
   fastify: FastifyTypebox,
-  { list, ...options }: OrganizationPageOptions & { list: OrganizationList },
+  { list, ...options }: PagesWith<'organizations'> & { list: OrganizationList },
 ): Promise<void> {
-  const { billing, guard, identityOf, pages, path } = options;
+  const { billing, identityOf, pages, path } = options;
   const { access: memberships, roles, organizations, members, invitations } = options.organizations;
   const own = ({ organization }: MemberOf) => `${path()}/organization/${organization.id}`;
   const memberOf = (request: FastifyRequest) =>
@@ -182,7 +183,7 @@ export async function organizationPlugin(
     const settings = settingsOf(member);
     const seats = billing?.seats.limitOf(organization) ?? Number.POSITIVE_INFINITY;
     const view = {
-      ...listView(request),
+      organizationsHref: `${path()}/organization`,
       path: own(member),
       name: organization.name,
       role: message('user-organization.your-role', { role: roleText(role) }),
@@ -223,7 +224,6 @@ export async function organizationPlugin(
     const page = await members.list(organization.id, after, MEMBERS_OF_A_PAGE);
     const others = page.members.filter(({ userId }) => userId !== membership.userId);
     const view = {
-      ...listView(request),
       path: own(member),
       name: organization.name,
       isOwner: roles.covers(membership.role, 'owner'),
@@ -234,16 +234,5 @@ export async function organizationPlugin(
       ...state,
     };
     return { template: 'user-organization-ownership', view };
-  }
-
-  /** What every page has. */
-  function listView(request: FastifyRequest) {
-    return {
-      organizationsHref: `${path()}/organization`,
-      form: guard.formsOf(request).issue(),
-      at: false,
-      wrong: false,
-      typed: false,
-    };
   }
 }

@@ -11,17 +11,10 @@ import {
   requestSource,
 } from '../../core/http/routes.js';
 import { ownValue } from '../../core/kernel/fields.js';
-import type { PersonGuard } from '../../shared/account-pages/guard.js';
-import type { OrganizationsModule } from '../organizations/module.js';
 import type { BillingPageOptions } from './billing.js';
-import type { PageContext } from './context.js';
+import type { PagesWith } from './context.js';
 import { type Refusal, refusalOf, roleText, viewOfInvitation } from './organization-views.js';
 import { ChosenOrganizationBody, InvitationIdBody, NoticeQuery, OrganizationNameBody } from './schemas.js';
-
-export interface OrganizationPageOptions extends PageContext {
-  organizations: OrganizationsModule;
-  guard: PersonGuard;
-}
 
 const NOTICES: Readonly<Record<string, Localized>> = {
   switched: message('user-organizations.done.switched'),
@@ -44,16 +37,14 @@ export type OrganizationList = ReturnType<typeof createOrganizationList>;
 export function createOrganizationList({
   organizations: { organizations, invitations },
   ...context
-}: OrganizationPageOptions) {
-  const { guard, identityOf, pages, path } = context;
+}: PagesWith<'organizations'>) {
+  const { identityOf, pages, path } = context;
 
   const pageOf = async (request: FastifyRequest, state: ListState = {}): Promise<Page> => {
     const { user, session } = identityOf(request);
     const [own, received] = await Promise.all([organizations.listOf(user.id), invitations.listFor(user)]);
     const view = {
       path: `${path()}/organization`,
-      accountHref: path(),
-      form: guard.formsOf(request).issue(),
       organizations: own.map(({ id, name, role, members }) => ({
         id,
         name,
@@ -67,8 +58,6 @@ export function createOrganizationList({
         name: organization.name,
       })),
       hasReceived: received.length > 0,
-      typed: '',
-      wrong: false,
       ...state,
     };
     return { template: 'user-organizations', view };
@@ -92,7 +81,7 @@ export function createOrganizationList({
 /** The page on which users see their organizations, choose the active one, create one and accept invitations. */
 export async function organizationsPlugin(
   fastify: FastifyTypebox,
-  { list, ...options }: OrganizationPageOptions & { list: OrganizationList },
+  { list, ...options }: PagesWith<'organizations'> & { list: OrganizationList },
 ): Promise<void> {
   const { accounts, identityOf, pages, path } = options;
   const { access: memberships, organizations, invitations } = options.organizations;
@@ -147,7 +136,7 @@ export const createBilledOf =
     organizations: { access: memberships },
     identityOf,
     path,
-  }: OrganizationPageOptions): BillingPageOptions['billedOf'] =>
+  }: PagesWith<'organizations'>): BillingPageOptions['billedOf'] =>
   async (request) => {
     const { user } = identityOf(request);
     const { organization: named } = request.params as { organization: string };

@@ -1,21 +1,18 @@
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Email, matchesSchema, OptionalName } from '../../core/http/schemas.js';
-import type { PageContext, Passkeys } from './context.js';
+import type { PagesWith, Passkeys } from './context.js';
 import { PasskeyBody, ReturnQuery, SignUpBody } from './schemas.js';
 import { type SignInPages, withReturn } from './sign-in-pages.js';
 import type { SignUpForm } from './sign-up.js';
 
-export interface PasskeyPageOptions extends PageContext {
-  passkeys: Passkeys;
-  signInPages: SignInPages;
-  signUpForm: SignUpForm;
-}
-
 const CONFIG = access('public', { page: true });
 
 /** Sign-in and registration with a passkey. */
-export async function passkeysPlugin(fastify: FastifyTypebox, options: PasskeyPageOptions): Promise<void> {
+export async function passkeysPlugin(
+  fastify: FastifyTypebox,
+  options: PagesWith<'passkeys'> & { signInPages: SignInPages; signUpForm: SignUpForm },
+): Promise<void> {
   const { passkeys, signInPages, signUpForm, pages, messages, path } = options;
   const route = { config: CONFIG, schema: { querystring: ReturnQuery, body: PasskeyBody } };
 

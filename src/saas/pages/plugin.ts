@@ -1,6 +1,5 @@
 import formbody from '@fastify/formbody';
 import { access, type FastifyTypebox, routeRules } from '../../core/http/routes.js';
-import type { Random } from '../../core/kernel/secrets.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import { addressPlugin } from './address.js';
 import { agentsPagePlugin } from './agents.js';
@@ -24,7 +23,6 @@ export interface UserPagesPluginOptions extends PageContext {
   signUpForm: SignUpForm;
   /** Of the account pages, which these extend. */
   guard: PersonGuard;
-  random: Random;
 }
 
 const FORM_LIMIT_BYTES = 16 * 1024;

@@ -2,26 +2,20 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { longTime, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
-import { newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
-import type { PersonGuard } from '../../shared/account-pages/guard.js';
-import type { Federation } from '../login-providers/service.js';
+import { newToken, sha256 } from '../../core/kernel/secrets.js';
 import { type BegunFlow, registerConnectionPage } from './connections.js';
-import type { PageContext } from './context.js';
+import type { PagesWith } from './context.js';
 import { IdentityBody, ProviderBody, ProviderParams, ReturnedQuery, ReturnQuery } from './schemas.js';
 import { rejectionOf, type SignInPages } from './sign-in-pages.js';
-
-export interface ProviderPageOptions extends PageContext {
-  providers: Federation;
-  signInPages: SignInPages;
-  guard: PersonGuard;
-  random: Random;
-}
 
 const CONFIG = access('public', { page: true });
 
 /** Sign-in with other providers, and the page on which users connect them. */
-export async function providersPlugin(fastify: FastifyTypebox, options: ProviderPageOptions): Promise<void> {
-  const { providers, sessions, signInPages, guard, identityOf, pages, messages, path, apiPath } = options;
+export async function providersPlugin(
+  fastify: FastifyTypebox,
+  options: PagesWith<'providers'> & { signInPages: SignInPages },
+): Promise<void> {
+  const { providers, sessions, signInPages, identityOf, pages, messages, path, apiPath } = options;
   const cookie = options.cookieOf<BegunFlow>('saas-page-login');
   const config = access('recent-person', { page: true });
 
@@ -112,8 +106,6 @@ export async function providersPlugin(fastify: FastifyTypebox, options: Provider
     const connections = await providers.list(identityOf(request).user.id);
     const view = {
       path: `${path()}/providers`,
-      accountHref: path(),
-      form: guard.formsOf(request).issue(),
       connections: connections.map(({ id, label, email, connectedAt }) => ({
         id,
         label,

@@ -1,21 +1,17 @@
 import { message } from '../../core/http/messages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
-import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { AuthService } from '../auth/service.js';
 import type { PageContext } from './context.js';
 import { CodeBody, EmptyBody, ReturnQuery, SignInBody, SignInQuery } from './schemas.js';
 import { rejectionOf, type SignInPages } from './sign-in-pages.js';
 
-export interface SignInOptions extends PageContext {
-  signInPages: SignInPages;
-  guard: PersonGuard;
-}
+type SignInOptions = PageContext & { signInPages: SignInPages };
 
 const CONFIG = access('public', { page: true });
 
 /** Sign-in with a password and a second factor, and sign-out. */
 export async function signInPlugin(fastify: FastifyTypebox, options: SignInOptions): Promise<void> {
-  const { accounts, sessions, signInPages, guard, pages, path, destinationOf } = options;
+  const { accounts, sessions, signInPages, pages, path, destinationOf } = options;
 
   fastify.get(
     '/sign-in',
@@ -43,10 +39,9 @@ export async function signInPlugin(fastify: FastifyTypebox, options: SignInOptio
 
   if (accounts.secondFactorStep) await secondFactorRoutes(fastify, options, accounts.secondFactorStep);
 
-  fastify.get('/sign-out', { config: access('person', { page: true }) }, (request, reply) => {
-    const view = { action: `${path()}/sign-out`, form: guard.formsOf(request).issue(), accountHref: path() };
-    return pages.send(reply, { template: 'user-sign-out', view });
-  });
+  fastify.get('/sign-out', { config: access('person', { page: true }) }, (_request, reply) =>
+    pages.send(reply, { template: 'user-sign-out', view: { action: `${path()}/sign-out` } }),
+  );
 
   fastify.post(
     '/sign-out',

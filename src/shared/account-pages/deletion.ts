@@ -45,8 +45,6 @@ export async function deletionPlugin(fastify: FastifyTypebox, options: AccountOp
     const { principal } = guard.personOf(request);
     const view = {
       action: `${path()}/delete`,
-      accountHref: path(),
-      form: guard.formsOf(request).issue(),
       handle: principal.handle,
       hasPassword: !principal.passkeyOnly,
       reservesHandles,

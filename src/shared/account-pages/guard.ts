@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { wantsPage } from '../../core/http/pages.js';
+import { type Pages, wantsPage } from '../../core/http/pages.js';
 import { type Clock, isRecent, MINUTE } from '../../core/kernel/clock.js';
 import { createFormTokens, type FormTokens } from '../console-kit/forms.js';
 import { accountErrors } from './errors.js';
@@ -30,6 +30,9 @@ export type PersonGuard = ReturnType<typeof createPersonGuard>;
 
 export interface PersonGuardOptions {
   signIn: SignIn;
+  pages: Pages;
+  /** The path of the account page, which includes what a proxy adds. */
+  path(): string;
   /** Further pages that a sign-in returns to, below the account page: `/address`, or what an expression finds. The first one counts. */
   furtherPages?: readonly (string | RegExp)[];
   /** How old a sign-in may be for what cannot be undone, in milliseconds. Default: 15 minutes. */
@@ -40,9 +43,12 @@ export interface PersonGuardOptions {
 export const formTokensOf = (token: string, clock: Clock): FormTokens =>
   createFormTokens({ secret: `account ${token}`, clock });
 
-/** Admits people by their session only: agents have none, and no token or password in a header opens these pages. */
+/**
+ * Admits people by their session only: agents have none, and no token or password in a header opens these pages. Every page then has a link
+ * to the account page, and the token of its forms.
+ */
 export function createPersonGuard(options: PersonGuardOptions, clock: Clock) {
-  const { signIn, furtherPages = [], maxAuthenticationAge = 15 * MINUTE } = options;
+  const { signIn, pages, path, furtherPages = [], maxAuthenticationAge = 15 * MINUTE } = options;
   const known = [...PAGES, ...furtherPages];
   const admitted = new WeakMap<FastifyRequest, SignedIn>();
 
@@ -60,6 +66,7 @@ export function createPersonGuard(options: PersonGuardOptions, clock: Clock) {
     const user = await signIn.userOf(request, reply);
     if (user && isRecent(user.session.authTime, { now: clock.now(), within })) {
       admitted.set(request, user);
+      pages.addToView(request, { accountHref: path(), form: formsOf(request).issue() });
       return undefined;
     }
     if (!wantsPage(request.headers.accept)) throw accountErrors.sign_in_first();

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import { type Localized, longTime, message } from '../../core/http/messages.js';
-import type { Page, Pages } from '../../core/http/pages.js';
+import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, type RequestSource, requestSource } from '../../core/http/routes.js';
 import { matchesSchema, OptionalName } from '../../core/http/schemas.js';
 import type { PersonGuard, PersonGuardOptions, SignedIn } from './guard.js';
@@ -19,11 +19,8 @@ import type { AccountSources, Application, Delegation, Session } from './sources
 
 export interface AccountModuleOptions extends PersonGuardOptions {
   sources: AccountSources;
-  pages: Pages;
   /** Whether there are more pages than the one for the password. */
   hasAccountPages: boolean;
-  /** The path of the account page, which includes what a proxy adds. */
-  path(): string;
   signOutHref(): string;
   /** What the page calls the name with which people sign in. Default: the sentence `invite.handle`. */
   handleLabel?: Localized;
@@ -128,7 +125,6 @@ export async function accountPagePlugin(fastify: FastifyTypebox, options: Accoun
     ]);
     const view = {
       path: path(),
-      form: guard.formsOf(request).issue(),
       handle: principal.handle,
       handleLabel: options.handleLabel ?? message('invite.handle'),
       name: principal.name ?? '',

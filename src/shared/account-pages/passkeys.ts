@@ -92,7 +92,6 @@ export async function passkeysPlugin(
     const wrongId = wrong !== undefined && 'id' in wrong ? wrong.id : undefined;
     const view = {
       path: own(),
-      accountHref: path(),
       form,
       passkeys: owned.map((passkey) => ({
         ...viewOf(passkey),

@@ -55,7 +55,6 @@ export async function passwordPlugin(fastify: FastifyTypebox, options: AccountOp
     const { handle, passkeyOnly } = guard.personOf(request).principal;
     const view = {
       action: own(),
-      form: guard.formsOf(request).issue(),
       handle,
       accountHref: accountHref(),
       resetHref: `${path()}/forgot-password`,

@@ -99,8 +99,6 @@ export async function secondFactorPlugin(
     const enrolment = state || mustConfirm ? null : await factors.pending(id, handle);
     const view = {
       path: own(),
-      accountHref: path(),
-      form: guard.formsOf(request).issue(),
       handle,
       hasPassword: !passkeyOnly,
       enrolment,
