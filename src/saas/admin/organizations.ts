@@ -10,7 +10,7 @@ import type { OperatedOrganization } from '../organizations/administration.js';
 import type { OrganizationsModule } from '../organizations/module.js';
 import type { Invitation, Member } from '../organizations/schemas.js';
 import type { UserAdministration } from './user-actions.js';
-import { sectionView, writeGrant, writeLimit } from './user-page.js';
+import { planFacts, sectionView } from './user-page.js';
 import { section, sectionsOfOwner, type UserSectionSources } from './user-sections.js';
 import type { ResolveUser } from './users.js';
 
@@ -104,11 +104,7 @@ export async function organizationsPlugin(
       ]);
       return {
         title: name,
-        facts: [
-          ...factsOf(organization),
-          ...customers.map((customer) => ({ label: 'Customer', text: customer.id, isCode: true })),
-          { label: 'Limits', text: limits.map(writeLimit).join(', ') || null },
-        ],
+        facts: [...factsOf(organization), ...planFacts(organization, { limits, customers })],
         actions: linksTo(organization, users),
         tables,
       };
@@ -174,7 +170,7 @@ function linksTo({ id, state, granted }: OperatedOrganization, { resync }: UserA
 }
 
 function factsOf(organization: OperatedOrganization): DetailRow[] {
-  const { id, slug, state, members, owners, billingEmail, subscription, granted, createdAt } = organization;
+  const { id, slug, state, members, owners, billingEmail, logoUrl, createdAt } = organization;
   return [
     { label: 'ID', text: id, isCode: true },
     { label: 'Slug', text: slug, isCode: true },
@@ -184,9 +180,7 @@ function factsOf(organization: OperatedOrganization): DetailRow[] {
       text: `${members}, of which ${owners} ${owners === 1 ? 'is an owner' : 'are owners'}`,
     },
     { label: 'Address for invoices', text: billingEmail },
-    { label: 'Logo', text: organization.logoUrl },
-    { label: 'Subscription', text: `${subscription.status}, plan ${subscription.plan}` },
-    { label: 'Granted plan', text: writeGrant(granted) },
+    { label: 'Logo', text: logoUrl },
     { label: 'Created', time: createdAt },
   ];
 }

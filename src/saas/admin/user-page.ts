@@ -5,10 +5,11 @@ import { Nullable, ok, Timestamp, toTimestamp } from '../../core/http/schemas.js
 import { streamJson } from '../../core/http/streams.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { type Console, Parameters } from '../../shared/console-kit/console.js';
-import { registerDetail } from '../../shared/console-kit/details.js';
+import { type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
 import { registerForms } from '../../shared/console-kit/forms.js';
 import { type Column, registerList, tableOf, toMinute } from '../../shared/console-kit/lists.js';
 import type { Purchase } from '../billing/schemas.js';
+import type { OperatedOrganization } from '../organizations/administration.js';
 import { linksTo, type UserAdministration, userActionsPlugin } from './user-actions.js';
 import {
   createUserSections,
@@ -111,21 +112,21 @@ export async function userPagePlugin(
   registerDetail<UserDetails>(fastify, console, {
     path: 'users/:id',
     section: 'users',
-    template: 'admin-user',
     item: UserDetails,
     find: ({ id = '' }) => read(id),
     async view(user, root, request) {
       const { id } = user;
       const shown = [sessions(id) as UserSection<never>, ...sections];
-      const lists = await Promise.all(shown.map((section) => sectionView(section, id, root)));
       return {
         title: user.email,
-        facts: factsOf(user, users),
-        customers: user.customers,
+        facts: [...factsOf(user, users), ...planFacts(user, user)],
         actions: linksTo(user, users),
-        exportAction: `${id}/export`,
-        token: console.tokensOf(request).issue(),
-        lists: lists.map((list, index) => ({ ...list, anchor: `list-${index}` })),
+        download: {
+          label: 'Export all data as JSON',
+          action: `${id}/export`,
+          token: console.tokensOf(request).issue(),
+        },
+        tables: await Promise.all(shown.map((one) => sectionView(one, id, root))),
       };
     },
   });
@@ -190,46 +191,47 @@ export async function sectionView(section: UserSection<never>, userId: string, r
   const items = await section.read(userId, LISTED);
   return {
     heading: title,
-    tableLabel: title,
     empty,
     moreHref: !path || items.length < LISTED ? undefined : root + path(userId),
     ...tableOf(columns, items, root),
   };
 }
 
-export const writeLimit = ({ name, limit, used, credits }: Static<typeof UsedLimit>): string =>
+/** The plan of a user or an organization, with what is used of it. */
+export const planFacts = (
+  { subscription, granted }: Pick<OperatedOrganization, 'subscription' | 'granted'>,
+  { limits, customers }: Pick<UserDetails, 'limits' | 'customers'>,
+): DetailRow[] => [
+  { label: 'Subscription', text: `${subscription.status}, plan ${subscription.plan}` },
+  { label: 'Granted plan', text: writeGrant(granted) },
+  { label: 'Limits', text: limits.map(writeLimit).join(', ') || null },
+  ...customers.map(({ id, dashboardUrl: href }) => ({ label: 'Customer', text: id, isCode: true, href })),
+];
+
+const writeLimit = ({ name, limit, used, credits }: Static<typeof UsedLimit>): string =>
   `${name} ${used} of ${limit ?? 'any number'}${credits > 0 ? ` and ${credits} credits` : ''}`;
 
-export const writeGrant = (granted: OperatedUser['granted']): string => {
+const writeGrant = (granted: OperatedUser['granted']): string => {
   if (granted === null) return 'none';
   return granted.until ? `${granted.plan} until ${toMinute(granted.until)}` : granted.plan;
 };
 
-/** Terms and descriptions. */
-function factsOf(
-  user: UserDetails,
-  { secondFactors, passkeys }: UserAdministration,
-): { term: string; text: string }[] {
-  const { id, name, emailVerified, state, suspendedAt, subscription, granted, hasPassword, createdAt } = user;
-  const { secondFactorSince } = user;
+function factsOf(user: UserDetails, { secondFactors, passkeys }: UserAdministration): DetailRow[] {
+  const { id, name, roles, emailVerified, state, suspendedAt, hasPassword, createdAt } = user;
+  const { secondFactorSince, publicMetadata, privateMetadata } = user;
   const factor = secondFactorSince === null ? 'not set' : `set up on ${toMinute(secondFactorSince)}`;
   const since = suspendedAt === null ? '' : ` since ${toMinute(suspendedAt)}`;
   return [
-    { term: 'ID', text: id },
-    { term: 'Name', text: name || 'not given' },
-    { term: 'Address', text: emailVerified ? 'verified' : 'not verified' },
-    { term: 'State', text: state + since },
-    ...(user.roles ? [{ term: 'Roles', text: user.roles.join(', ') || 'none' }] : []),
-    { term: 'Password', text: hasPassword ? 'set' : 'not set' },
-    ...(secondFactors ? [{ term: 'Second factor', text: factor }] : []),
-    ...(passkeys ? [{ term: 'Passkeys', text: String(user.passkeys) }] : []),
-    { term: 'Registered', text: toMinute(createdAt) },
-    { term: 'Subscription', text: `${subscription.status}, plan ${subscription.plan}` },
-    ...(user.publicMetadata ? [{ term: 'Metadata', text: JSON.stringify(user.publicMetadata) }] : []),
-    ...(user.privateMetadata
-      ? [{ term: 'Private metadata', text: JSON.stringify(user.privateMetadata) }]
-      : []),
-    ...(user.limits.length > 0 ? [{ term: 'Limits', text: user.limits.map(writeLimit).join(', ') }] : []),
-    { term: 'Granted plan', text: writeGrant(granted) },
+    { label: 'ID', text: id },
+    { label: 'Name', text: name || 'not given' },
+    { label: 'Address', text: emailVerified ? 'verified' : 'not verified' },
+    { label: 'State', text: state + since },
+    { label: 'Roles', text: roles ? roles.join(', ') || 'none' : null },
+    { label: 'Password', text: hasPassword ? 'set' : 'not set' },
+    { label: 'Second factor', text: secondFactors ? factor : null },
+    { label: 'Passkeys', text: passkeys ? String(user.passkeys) : null },
+    { label: 'Registered', text: toMinute(createdAt) },
+    { label: 'Metadata', text: publicMetadata ? JSON.stringify(publicMetadata) : null },
+    { label: 'Private metadata', text: privateMetadata ? JSON.stringify(privateMetadata) : null },
   ];
 }

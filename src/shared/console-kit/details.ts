@@ -26,11 +26,21 @@ export type DetailView = {
   title: string;
   facts: readonly DetailRow[];
   actions?: readonly { href: string; label: string }[];
+  /** A button for a file whose creation the audit records; `token` is that of its form. */
+  download?: { action: string; label: string; token: string };
   /** With the view of a table: see `tableOf`. */
-  tables?: readonly ({ heading: string; empty?: string; note?: string } & ReturnType<typeof tableOf>)[];
+  tables?: readonly (TableText & ReturnType<typeof tableOf>)[];
   texts?: readonly { id: string; heading: string; text: string }[];
   plots?: readonly { id: string; heading: string; markup: string; definition: string }[];
 };
+
+interface TableText {
+  heading: string;
+  empty?: string;
+  /** The complete list. */
+  moreHref?: string | undefined;
+  note?: string;
+}
 
 export function registerDetail<Found>(
   fastify: FastifyTypebox,
@@ -65,6 +75,8 @@ export interface DetailRow {
   text?: string | null;
   /** ISO 8601; null: the line is left out. */
   time?: string | null;
+  /** A page about it. */
+  href?: string | null;
   /** Whether the text is an identifier. */
   isCode?: boolean;
 }
@@ -74,10 +86,11 @@ const completed = ({ facts, actions = [], tables = [], ...view }: DetailView): V
   ...view,
   facts: facts
     .filter(({ text, time }) => text !== null && time !== null)
-    .map(({ label, text, time, isCode = false }) => ({
+    .map(({ label, text, time, href = null, isCode = false }) => ({
       label,
       text: time ? toMinute(time) : (text ?? ''),
       time: time ?? false,
+      href,
       isCode,
     })),
   actions,
