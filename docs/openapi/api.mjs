@@ -50,6 +50,20 @@ export const authentication = {
     description: 'A refresh token can be used once. Its reuse ends the session.',
     errors: ['INVALID_REFRESH_TOKEN', 'REFRESH_TOKEN_REUSED', 'ACCOUNT_SUSPENDED'],
   },
+  'GET /api/auth/session': {
+    id: 'getSession',
+    summary: 'Who is signed in',
+    description:
+      'For servers that render pages: with an access token, or with `Session-Mode: cookie` and the cookie of the browser. Nothing is exchanged, so any number of requests may ask at once. `session` is null for a visitor who is not signed in, which is no error.',
+    security: [null, 'accessToken'],
+  },
+  'POST /api/auth/session/token': {
+    id: 'issueAccessToken',
+    summary: 'Issue an access token for the session of a cookie',
+    description:
+      'For servers that call the API for a visitor, with `Session-Mode: cookie` and the cookie of the browser. The refresh token in the cookie is not exchanged.',
+    errors: ['INVALID_REFRESH_TOKEN'],
+  },
   'GET /api/auth/me': { id: 'getCurrentUser', summary: 'The user and the session of the access token' },
   'POST /api/auth/reauthenticate': {
     id: 'reauthenticate',

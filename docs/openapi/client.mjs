@@ -7,8 +7,8 @@ const NOTE = '// Generated from docs/openapi/saas-backend.json by the build\n';
 /** The client itself sends these tokens and keeps them. */
 const TOKENS = ['accessToken', 'refreshToken'];
 
-/** Operations that concern these tokens, which `src/client/session.ts` sends. */
-const OF_SESSION = ['refresh', 'logout'];
+/** Operations that concern these tokens: `src/client/session.ts` and `src/server` send them. */
+const OF_SESSION = ['refresh', 'logout', 'getSession', 'issueAccessToken'];
 
 /** Errors of nearly every operation, the last four for agents only. */
 const COMMON_ERRORS = new Set([

@@ -68,6 +68,10 @@ const refreshTokens = ({ schema = {} }) => {
   );
 };
 
+/** Those that give or take a refresh token, and those that read it from the cookie only. */
+const usesSessionCookie = (route) =>
+  refreshTokens(route) || /^\/api\/auth\/session(\/token)?$/.test(route.url);
+
 const SESSION_MODE = {
   name: 'Session-Mode',
   in: 'header',
@@ -196,7 +200,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
     },
   },
   headersOf: (route) => [
-    ...(refreshTokens(route) ? [SESSION_MODE] : []),
+    ...(usesSessionCookie(route) ? [SESSION_MODE] : []),
     ...(concernsOwner(route) ? [ORGANIZATION] : []),
     ...(route.config.access === 'admin' && route.method !== 'GET' ? [REQUESTED_WITH] : []),
   ],
@@ -204,7 +208,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
     ...commonCodes(route, about),
     ...(SAAS_GUARDS[route.config.access] ?? []),
     ...(route.config.agentScope ? ['INSUFFICIENT_SCOPE', 'ACCOUNT_NOT_CONNECTED'] : []),
-    ...(refreshTokens(route) ? ['ORIGIN_NOT_ALLOWED'] : []),
+    ...(usesSessionCookie(route) ? ['ORIGIN_NOT_ALLOWED'] : []),
     ...(refusesImpersonators(route) ? ['IMPERSONATED'] : []),
     ...(concernsOwner(route) ? ['ORGANIZATION_NOT_FOUND', 'ROLE_REQUIRED'] : []),
     ...(route.config.access === 'admin' && route.method !== 'GET' ? ['CSRF_REJECTED'] : []),

@@ -49,7 +49,6 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
     organizations,
     formatAmount,
     sessionCookie: auth.sessionCookie,
-    refreshTtl: values.refreshTokenTtl,
     origins,
     secrets,
     identityOf,

@@ -4,6 +4,7 @@ import { toTimestamp } from '../core/http/schemas.js';
 import { allOf } from '../core/storage/pages.js';
 import type { EmailModule } from '../shared/email/module.js';
 import type { AuthModule, UsersModule } from './auth/module.js';
+import type { ActiveOrganization } from './auth/plugin.js';
 import { userNotFound } from './auth/users/users.js';
 import type { SaasBase } from './base.js';
 import type { BillingModule } from './billing/module.js';
@@ -14,6 +15,7 @@ import type { MemberOf } from './organizations/access.js';
 import type { OrganizationUser, OrganizationUsers } from './organizations/dependencies.js';
 import { organizationErrors } from './organizations/errors.js';
 import type { OrganizationsModule } from './organizations/module.js';
+import { OwnOrganization } from './organizations/schemas.js';
 import { organizationCollections } from './organizations/store.js';
 
 export type SaasOrganizations = NonNullable<Awaited<ReturnType<typeof openOrganizations>>>;
@@ -150,6 +152,18 @@ async function namedMember(
   if (own !== undefined && member.organization.id !== own) throw organizationErrors.ORGANIZATION_NOT_FOUND();
   return member;
 }
+
+/** The organization that is active in a session, while the user is a member of it. */
+export const createActiveOrganization = (
+  organizations: OrganizationsModule | undefined,
+): ActiveOrganization => ({
+  schema: OwnOrganization,
+  async of({ user, session: { organizationId } }) {
+    if (!organizations || organizationId === undefined) return null;
+    const member = await organizations.access.find(organizationId, user.id);
+    return member && organizations.access.view(member);
+  },
+});
 
 /** Creates `requireMember` and `requirePermission`. */
 export function createOrganizationGuards(

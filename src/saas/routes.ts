@@ -19,7 +19,7 @@ import type { SaasDecorator } from './decorator.js';
 import { refuseImpersonator, type UserGuard } from './guards.js';
 import type { SaasModules } from './modules.js';
 import type { ResolvedSaas } from './options.js';
-import { createOwnerOf } from './organizations.js';
+import { createActiveOrganization, createOwnerOf } from './organizations.js';
 import { profilePlugin } from './profile/plugin.js';
 
 /** Those that have routes. */
@@ -106,7 +106,7 @@ async function openApi(base: SaasBase, { modules, rules }: SaasRoutesOptions): P
     settings.enforceMaintenance(api);
     await registerCors(api, values.corsOrigin ?? [], async (open) => {
       auth.useSessionCookies(open);
-      await open.register(auth.plugin);
+      await open.register((routes) => auth.plugin(routes, createActiveOrganization(organizations)));
       if (loginProviders) await open.register(loginProviders.plugin);
       if (passkeys) await open.register(passkeys.plugin);
       if (agents) await open.register(agents.plugin);

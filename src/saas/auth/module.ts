@@ -1,5 +1,4 @@
 import { type PublicUrl, withLeadingSlash } from '../../core/config/public-url.js';
-import { createCookie } from '../../core/http/cookies.js';
 import type { Messages } from '../../core/http/messages.js';
 import type { Pages } from '../../core/http/pages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
@@ -15,11 +14,11 @@ import type { Hooks } from './hooks.js';
 import { createForeignHashes, foreignHashCollection } from './import/foreign-hashes.js';
 import { type ImportOptions, type ImportReport, importUsers } from './import/import.js';
 import { type AccountMails, type AccountOutbox, createAccountMails } from './mails.js';
-import { authPlugin } from './plugin.js';
+import { type ActiveOrganization, authPlugin } from './plugin.js';
 import type { AuthConfiguration } from './schemas.js';
 import { type AuthServiceOptions, createAuthService } from './service.js';
 import { activityCollection, createActivity } from './sessions/activity.js';
-import { keepRefreshTokensInCookies } from './sessions/browser-sessions.js';
+import { createBrowserSessions, createSessionCookie } from './sessions/browser-sessions.js';
 import type { registerSessionTokenKinds } from './sessions/jwt.js';
 import { createSessionTokens } from './sessions/tokens.js';
 import { type PresentUser, type ProfileMark, sessionCollection, toUserView, type Users } from './store.js';
@@ -131,16 +130,25 @@ export function createAuthModule(context: ModuleContext<ListedAudit>, options: A
   const { config, publicUrl, secondFactors, pages, messages } = options;
   const { userDocuments: users, presentUser } = options.users;
   const sessions = sessionCollection(store);
+  const tokens = createSessionTokens({
+    ...{ ...context, ...options.tokenKinds, ...config },
+    issuer: publicUrl.get,
+  });
   const service = createAuthService({
-    ...{ ...context, ...options, ...options.users, users, sessions },
-    tokens: createSessionTokens({ ...context, ...options.tokenKinds, ...config, issuer: publicUrl.get }),
+    ...{ ...context, ...options, ...options.users, users, sessions, tokens },
     verificationRequired: config.requireEmailVerification,
     impersonationRoles: config.impersonationRoles,
     refreshReuseWindow: config.refreshTokenReuseWindow,
   });
   const exportAccount = createAccountExport({ ...context, users, sessions, presentUser });
   const sendExport = createSendExport({ exportAccount, throttle });
-  const sessionCookie = createCookie('saas-session', publicUrl.get);
+  const sessionCookie = createSessionCookie(tokens, publicUrl.get, config.sessionMaxAge);
+  const browserSessions = createBrowserSessions({
+    cookie: sessionCookie,
+    origins: () => [new URL(publicUrl.get()).origin, ...options.origins],
+    endSession: service.endSession,
+    backgroundTasks: context.backgroundTasks,
+  });
 
   if (service.emailLogin) signInMethods.add('email', { isHeld: async () => true });
   signInMethods.add('password', { isHeld: service.federated.hasPassword });
@@ -159,18 +167,14 @@ export function createAuthModule(context: ModuleContext<ListedAudit>, options: A
     /** For the operator; its job is not scheduled. */
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
     /** Lets clients keep refresh tokens in cookies, on the routes that are registered after this. */
-    useSessionCookies(fastify: FastifyTypebox) {
-      keepRefreshTokensInCookies(fastify, {
-        cookie: sessionCookie,
-        refreshTtl: config.refreshTokenTtl,
-        origins: () => [new URL(publicUrl.get()).origin, ...options.origins],
-        endSession: service.endSession,
-        backgroundTasks: context.backgroundTasks,
-      });
-    },
-    async plugin(fastify: FastifyTypebox) {
+    useSessionCookies: browserSessions.keepRefreshTokens,
+    async plugin(fastify: FastifyTypebox, activeOrganization: ActiveOrganization) {
       const home = publicUrl.get;
-      await authPlugin(fastify, { auth: service, sendExport, pages, messages, secondFactors, home });
+      const cookieIn = browserSessions.tokenIn;
+      await authPlugin(fastify, {
+        ...{ auth: service, sendExport, pages, messages, secondFactors, home },
+        ...{ cookieIn, activeOrganization },
+      });
     },
   };
 }

@@ -1,4 +1,6 @@
-import { personOf } from '../../core/http/identity.js';
+import type { FastifyRequest } from 'fastify';
+import type { TObject } from 'typebox';
+import { type Identity, personOf } from '../../core/http/identity.js';
 import type { Messages } from '../../core/http/messages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Acknowledgement, ok } from '../../core/http/schemas.js';
@@ -7,6 +9,7 @@ import { SECOND } from '../../core/kernel/clock.js';
 import type { SecondFactors } from './dependencies.js';
 import { type LinkPagesOptions, linkPagesPlugin } from './links/link-pages.js';
 import {
+  AccessTokenAnswer,
   BODY_LIMIT,
   DeletionBody,
   EmailBody,
@@ -25,6 +28,7 @@ import {
   SessionParams,
   SessionsAnswer,
   SignInAnswer,
+  sessionAnswer,
   TokensAnswer,
 } from './schemas.js';
 import type { AuthService } from './service.js';
@@ -40,6 +44,15 @@ export interface AuthPluginOptions extends LinkPagesOptions {
   messages: Messages;
   /** Absent if no encryption key is configured. */
   secondFactors?: SecondFactors | undefined;
+  /** The token in the session cookie of a request that asks for its use. @throws ORIGIN_NOT_ALLOWED, VALIDATION_ERROR */
+  cookieIn(request: FastifyRequest): string | undefined;
+  activeOrganization: ActiveOrganization;
+}
+
+/** The organization that is active in a session, as far as the user is a member of it. */
+export interface ActiveOrganization {
+  schema: TObject;
+  of(identity: Identity): Promise<Record<string, unknown> | null>;
 }
 
 /** The routes of accounts: sessions, mailed links, account management and the export. */
@@ -90,6 +103,24 @@ async function sessionRoutes(fastify: FastifyTypebox, options: AuthPluginOptions
     '/auth/refresh',
     { ...duringMaintenance, schema: { body: RefreshBody, response: { 200: TokensAnswer } } },
     async (request) => ok(await auth.refresh(request.body.refreshToken, requestSource(request))),
+  );
+
+  const { cookieIn, activeOrganization } = options;
+  fastify.get(
+    '/auth/session',
+    { ...duringMaintenance, schema: { response: { 200: sessionAnswer(activeOrganization.schema) } } },
+    async (request) => {
+      const cookie = cookieIn(request);
+      const found = await auth.readSession({ authorization: request.headers.authorization, cookie });
+      const organization = found && (await activeOrganization.of(found));
+      return ok({ session: found && { ...found, organization } });
+    },
+  );
+
+  fastify.post(
+    '/auth/session/token',
+    { ...duringMaintenance, schema: { response: { 200: AccessTokenAnswer } } },
+    async (request) => ok(await auth.issueForCookie(cookieIn(request))),
   );
 
   fastify.get(

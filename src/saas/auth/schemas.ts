@@ -122,11 +122,24 @@ export const LogoutBody = Closed({
   scope: Type.Enum(['local', 'others', 'global'], { default: 'local' }),
 });
 
-const tokens = {
+const access = {
   accessToken: Token,
-  refreshToken: Type.Optional(Token),
   expiresIn: Type.Integer({ description: 'Seconds until the access token expires.' }),
 };
+const tokens = { ...access, refreshToken: Type.Optional(Token) };
+
+export const AccessTokenAnswer = Envelope(Type.Object(access));
+
+/** @param organization the one that is active in the session */
+export const sessionAnswer = (organization: TObject) =>
+  Envelope(
+    Type.Object({
+      session: Type.Union(
+        [Type.Object({ user: User, session: Session, organization: Nullable(organization) }), Type.Null()],
+        { description: 'Null for a visitor who is not signed in.' },
+      ),
+    }),
+  );
 
 export const TokensAnswer = Envelope(Type.Object(tokens));
 export const SignInAnswer = Envelope(Type.Object({ user: User, ...tokens }));

@@ -80,7 +80,9 @@ export interface SessionDocument extends Device {
   /** SHA-256 of the identifier of the previous refresh token, which returns the current one for a short time. */
   previousId?: string;
   rotatedAt: number;
-  /** The last refresh or sign-in on a day (UTC) before that of `rotatedAt`. */
+  /** When it was last used without an exchange of its token, as far as it is recorded; absent before the first. */
+  seenAt?: number;
+  /** The last use on a day (UTC) before that of the last one. */
   activeBefore?: number;
   createdAt: number;
   /** When and how the user last proved the identity; absent: at `createdAt`, by password. */

@@ -1,11 +1,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Cookie, SealedCookie } from '../../core/http/cookies.js';
+import type { SealedCookie } from '../../core/http/cookies.js';
 import type { Identity } from '../../core/http/identity.js';
 import type { Messages } from '../../core/http/messages.js';
 import type { Pages } from '../../core/http/pages.js';
 import type { Random } from '../../core/kernel/secrets.js';
 import type { AgentAccounts } from '../agents/service.js';
 import type { AuthService } from '../auth/service.js';
+import type { SessionCookie } from '../auth/sessions/browser-sessions.js';
 import type { formatAmount } from '../billing/mails.js';
 import type { BillingModule } from '../billing/module.js';
 import type { KeyService } from '../keys/service.js';
@@ -35,9 +36,7 @@ export interface UserPagesModuleOptions {
   organizations: OrganizationsModule | undefined;
   formatAmount: typeof formatAmount;
   /** The cookie of the API with the refresh token. */
-  sessionCookie: Cookie;
-  /** Lifetime of a refresh token in seconds. */
-  refreshTtl: number;
+  sessionCookie: SessionCookie;
   /** The origins of pages at which a user may continue, beside that of the public address. */
   origins: readonly string[];
   /** The secrets that encrypt what the browser keeps, the current one first. */

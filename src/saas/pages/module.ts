@@ -19,9 +19,9 @@ const ORGANIZATION_PAGE = /^\/organization\/org_\w+(?:\/ownership$|\/billing)?/;
 export type UserPagesModule = ReturnType<typeof createUserPagesModule>;
 
 export function createUserPagesModule({ clock, random }: ModuleContext, options: UserPagesModuleOptions) {
-  const { accounts, sessionCookie, refreshTtl, publicUrl, path, origins, secrets } = options;
+  const { accounts, sessionCookie, publicUrl, path, origins, secrets } = options;
   const sealing = { keys: secrets, lifetimeMs: STATE_LIFETIME_MS, clock, random };
-  const sessions = createPageSessions(accounts, sessionCookie, refreshTtl);
+  const sessions = createPageSessions(accounts, sessionCookie);
   const context: PageContext = {
     ...options,
     now: clock.now,

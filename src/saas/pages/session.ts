@@ -1,18 +1,17 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isTrustedOrigin } from '../../core/http/browser.js';
-import type { Cookie } from '../../core/http/cookies.js';
 import type { Identity } from '../../core/http/identity.js';
 import { requestSource } from '../../core/http/routes.js';
 import { MINUTE } from '../../core/kernel/clock.js';
 import type { AuthService } from '../auth/service.js';
+import type { SessionCookie } from '../auth/sessions/browser-sessions.js';
 import type { SignedIn } from '../auth/sign-in/sign-in.js';
 import { userPageErrors } from './errors.js';
 
 /** The session of a browser in the cookie of the API, so that pages and an application at the same address share it. */
 export type PageSessions = ReturnType<typeof createPageSessions>;
 
-/** @param refreshTtl the lifetime of a refresh token in seconds */
-export function createPageSessions(accounts: AuthService, cookie: Cookie, refreshTtl: number) {
+export function createPageSessions(accounts: AuthService, cookie: SessionCookie) {
   const endPrevious = async (request: FastifyRequest): Promise<void> => {
     const previous = cookie.read(request);
     if (previous !== undefined) await accounts.endSession(previous, requestSource(request));
@@ -28,14 +27,14 @@ export function createPageSessions(accounts: AuthService, cookie: Cookie, refres
       const resumed =
         presented === undefined ? null : await accounts.resume(presented, requestSource(request));
       if (!resumed) return null;
-      if (resumed.refreshToken !== presented) cookie.set(reply, resumed.refreshToken, refreshTtl);
+      if (resumed.refreshToken !== presented) cookie.set(reply, resumed.refreshToken);
       return resumed;
     },
 
     /** Stores a new session in the browser, and ends the one that it replaces. */
     async start(request: FastifyRequest, reply: FastifyReply, { refreshToken }: SignedIn) {
       await endPrevious(request);
-      cookie.set(reply, refreshToken, refreshTtl);
+      cookie.set(reply, refreshToken);
     },
 
     async end(request: FastifyRequest, reply: FastifyReply) {

@@ -64,11 +64,11 @@ const PUBLIC = [
     ...['/health', '/ready', '/api/health', '/api/ready', '/api/openapi.json', '/api/docs'],
     ...['start.js', 'swagger-ui-bundle.js', 'swagger-ui.css'].map((file) => `/api/docs/${file}`),
     ...['reset-password', 'unlock', 'verify-email'].map((link) => `/api/auth/${link}`),
-    ...['/api/billing/plans', '/api/settings/public'],
+    ...['/api/auth/session', '/api/billing/plans', '/api/settings/public'],
   ].map((path) => `GET ${path}`),
   ...[
     ...['register', 'login', 'logout', 'refresh', 'forgot-password', 'resend-verification'],
-    ...['reset-password', 'unlock', 'verify-email'],
+    ...['reset-password', 'unlock', 'verify-email', 'session/token'],
   ].map((action) => `POST /api/auth/${action}`),
   'POST /api/billing/webhook',
 ];

@@ -44,7 +44,7 @@ t.test('a client that asks for a cookie gets the refresh token in no other place
     t.match(value, /^[\w-]+\.[\w-]+\.[\w-]+$/);
     t.equal(
       registered.headers['set-cookie'],
-      `${name}=${value}; Max-Age=604800; Path=/; HttpOnly;${secure} SameSite=Lax`,
+      `${name}=${value}; Max-Age=2592000; Path=/; HttpOnly;${secure} SameSite=Lax`,
     );
     t.equal(registered.text.includes(value), false);
 

@@ -29,6 +29,9 @@ export const linkOf = (userId: string) => `${userId}.${SECRET}`;
 /** Tokens with readable content, without signatures. */
 export const TOKENS: SessionTokens = {
   accessTtl: 900,
+  refreshTtl: 604_800,
+  issueAccess: () => ({ accessToken: 'access', expiresIn: 900 }),
+  forCookie: (refreshToken) => refreshToken,
   newRefreshId: () => 'first',
   nextRefreshId: (_sid, id) => `${id}+`,
   refreshExpiry: ({ createdAt }) => createdAt + 604_800_000,
@@ -43,7 +46,7 @@ export const TOKENS: SessionTokens = {
 
 function readClaims(text: string) {
   const [sub = '', sid = '', jti = ''] = text.split(' ');
-  return { claims: { sub, sid, jti }, isExpired: false };
+  return { claims: { sub, sid, jti }, isExpired: false, isOfCookie: false };
 }
 
 /** By the keys of the mails. */

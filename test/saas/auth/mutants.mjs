@@ -12,6 +12,26 @@ export default [
     tests: [['saas/auth/browser-sessions', 'a client that does not ask is not affected by a cookie']],
   },
   {
+    name: 'a server accepts any earlier cookie of a session', file: 'saas/auth/sessions/cookie-sessions.ts', in: 'find',
+    replace: 'if (session.currentId !== presented && !isPrevious) return null;', by: '',
+    tests: [['saas/auth/server-sessions', 'the cookie before the current one is good for 30 seconds, and an older one ends nothing']],
+  },
+  {
+    name: 'a refresh token of a client works as a cookie', file: 'saas/auth/sessions/cookie-sessions.ts', in: 'find',
+    replace: '!verified?.isOfCookie || verified.isExpired', by: '!verified || verified.isExpired',
+    tests: [['saas/auth/server-sessions', 'a visitor who is not signed in is no error']],
+  },
+  {
+    name: 'an operator acts as a user for as long as the cookie is used', file: 'saas/auth/sessions/cookie-sessions.ts', in: 'recordUse',
+    replace: 'session.impersonator || ', by: '',
+    tests: [['saas/auth/server-sessions', 'the session of an operator who acts as a user is shown and never goes on longer']],
+  },
+  {
+    name: 'a use opens the window of the token before again', file: 'saas/auth/sessions/cookie-sessions.ts', in: 'recordUse',
+    replace: 'seenAt: now,', by: 'rotatedAt: now,',
+    tests: [['saas/auth/server-sessions', 'a use counts as activity of its day and does not open the window of a used token again']],
+  },
+  {
     name: 'the password alone opens an account with a second factor', file: 'saas/auth/sign-in/password-login.ts', in: 'login',
     replace: 'await deps.secondFactorStep?.demand(user, FIRST_FACTOR.password, source);', by: '',
     tests: [['saas/auth/second-factor', 'a user sets up an authenticator app, and sign-in asks for its code']],

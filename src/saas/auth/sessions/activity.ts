@@ -2,11 +2,11 @@ import { type Clock, DAY, HOUR, lastDays, SECOND } from '../../../core/kernel/cl
 import type { Job } from '../../../core/ops/jobs.js';
 import { type Collection, nullIfTaken, type Store } from '../../../core/storage/collection.js';
 import { pagesOf } from '../../../core/storage/pages.js';
-import type { Sessions } from '../store.js';
+import type { SessionDocument, Sessions } from '../store.js';
 
 /**
- * Active users per day: those who signed in or refreshed a session that day (UTC). A job counts them from the sessions, which
- * contain the last refresh and that of the last day before, so that requests pay nothing. A day is counted once it has ended;
+ * Active users per day: those who signed in, or refreshed or used a session that day (UTC). A job counts them from the sessions,
+ * which contain the last use and that of the last day before, so that requests pay nothing. A day is counted once it has ended;
  * until then, its document remembers sessions that expire early.
  */
 
@@ -33,9 +33,23 @@ export type Activity = ReturnType<typeof createActivity>;
 /** The start of the day of a time. */
 const startOf = (time: number): number => Math.floor(time / DAY) * DAY;
 
-/** What a refresh changes besides, at the first one of a day. */
-export const lastDayBefore = (rotatedAt: number, now: number): { activeBefore?: number } =>
-  startOf(rotatedAt) < startOf(now) ? { activeBefore: rotatedAt } : {};
+type Uses = Pick<SessionDocument, 'rotatedAt' | 'seenAt'>;
+
+/** When a session was last used, as far as it is recorded. */
+export const lastUseOf = ({ rotatedAt, seenAt = rotatedAt }: Uses): number => Math.max(rotatedAt, seenAt);
+
+/** What a use changes besides, at the first one of a day. */
+export const lastDayBefore = (lastUse: number, now: number): { activeBefore?: number } =>
+  startOf(lastUse) < startOf(now) ? { activeBefore: lastUse } : {};
+
+/** Whether to record a use that exchanges no token: once a day, or more often if sessions end sooner without a use. */
+export const isDueForUse = (
+  session: Uses,
+  { now, lifetimeMs }: { now: number; lifetimeMs: number },
+): boolean => {
+  const lastUse = lastUseOf(session);
+  return startOf(lastUse) < startOf(now) || now - lastUse >= lifetimeMs / 4;
+};
 
 export function createActivity({
   activity,
@@ -83,11 +97,11 @@ export function createActivity({
           desc: true,
         } as const;
         for await (const page of pagesOf(sessions, query)) {
-          for (const { userId, rotatedAt, activeBefore = rotatedAt, impersonator } of page) {
-            if (impersonator) continue;
-            for (const time of [rotatedAt, activeBefore]) {
+          for (const session of page) {
+            if (session.impersonator) continue;
+            for (const time of [lastUseOf(session), session.activeBefore ?? 0]) {
               const users = active.get(startOf(time));
-              if (users && users.size < MAX_COUNTED_USERS) users.add(userId);
+              if (users && users.size < MAX_COUNTED_USERS) users.add(session.userId);
             }
           }
           if (signal.aborted) return;

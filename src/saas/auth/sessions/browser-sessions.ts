@@ -1,4 +1,5 @@
 import type {
+  FastifyReply,
   FastifyRequest,
   onRequestHookHandler,
   preSerializationHookHandler,
@@ -6,12 +7,13 @@ import type {
   RouteOptions,
 } from 'fastify';
 import { isTrustedOrigin } from '../../../core/http/browser.js';
-import type { Cookie } from '../../../core/http/cookies.js';
+import { createCookie } from '../../../core/http/cookies.js';
 import { type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { type AppError, invalidFields } from '../../../core/kernel/errors.js';
 import type { BackgroundTasks } from '../../../core/ops/background-tasks.js';
 import { authErrors } from '../errors.js';
 import type { SessionService } from './sessions.js';
+import type { SessionTokens } from './tokens.js';
 
 /**
  * Asks for a session whose refresh token is in a cookie. Pages of other origins cannot send it without a CORS preflight,
@@ -19,23 +21,35 @@ import type { SessionService } from './sessions.js';
  */
 const SESSION_MODE = 'session-mode';
 
+/** The cookie that contains the refresh token of a session. */
+export type SessionCookie = ReturnType<typeof createSessionCookie>;
+
+/** @param maxAge of a session, in seconds */
+export function createSessionCookie(
+  { forCookie }: Pick<SessionTokens, 'forCookie'>,
+  publicUrl: () => string,
+  maxAge: number,
+) {
+  const { read, set, clear } = createCookie('saas-session', publicUrl);
+  return {
+    read,
+    clear,
+    set: (reply: FastifyReply, refreshToken: string): void => set(reply, forCookie(refreshToken), maxAge),
+  };
+}
+
 export interface BrowserSessionOptions {
-  /** Contains the refresh token. */
-  cookie: Cookie;
-  /** Lifetime of a refresh token in seconds. */
-  refreshTtl: number;
+  cookie: SessionCookie;
   /** The origins of pages that may use the cookie. */
   origins(): readonly string[];
   endSession: SessionService['endSession'];
   backgroundTasks: BackgroundTasks;
 }
 
-/**
- * Keeps the refresh token of a session in a cookie for clients that send `Session-Mode: cookie`, on every route of the context
- * whose schema has a refresh token in its response or body.
- */
-export function keepRefreshTokensInCookies(fastify: FastifyTypebox, options: BrowserSessionOptions): void {
-  const { cookie, refreshTtl, origins, endSession, backgroundTasks } = options;
+export type BrowserSessions = ReturnType<typeof createBrowserSessions>;
+
+export function createBrowserSessions(options: BrowserSessionOptions) {
+  const { cookie, origins, endSession, backgroundTasks } = options;
 
   const usesCookie = ({ headers }: FastifyRequest): boolean => headers[SESSION_MODE] !== undefined;
 
@@ -76,7 +90,7 @@ export function keepRefreshTokensInCookies(fastify: FastifyTypebox, options: Bro
       if (!usesCookie(request) || payload.data?.refreshToken === undefined) return done(null, payload);
       const { refreshToken, ...data } = payload.data;
       if (isSignIn) endReplaced(request);
-      cookie.set(reply, refreshToken, refreshTtl);
+      cookie.set(reply, refreshToken);
       return done(null, { ...payload, data });
     };
 
@@ -86,17 +100,33 @@ export function keepRefreshTokensInCookies(fastify: FastifyTypebox, options: Bro
     done(null, payload);
   };
 
-  fastify.addHook('onRoute', (route) => {
-    const { issues, takes, isRequired } = refreshTokensOf(route);
-    if (!issues && !takes) return;
-    route.onRequest = [route.onRequest ?? [], validateMode].flat();
-    if (takes) route.preValidation = [route.preValidation ?? [], readToken({ isRequired })].flat();
-    const after = issues ? moveToken({ isSignIn: !takes }) : clearAfterLogout;
-    route.preSerialization = [
-      route.preSerialization ?? [],
-      after as preSerializationHookHandler<unknown>,
-    ].flat();
-  });
+  return {
+    /** The token of a request that uses the cookie and may. @throws VALIDATION_ERROR, ORIGIN_NOT_ALLOWED */
+    tokenIn(request: FastifyRequest): string | undefined {
+      if (!usesCookie(request)) return undefined;
+      const problem = problemOf(request);
+      if (problem) throw problem;
+      return cookie.read(request);
+    },
+
+    /**
+     * Keeps the refresh token of a session in a cookie for clients that send `Session-Mode: cookie`, on every route of the context
+     * whose schema has a refresh token in its response or body.
+     */
+    keepRefreshTokens(fastify: FastifyTypebox): void {
+      fastify.addHook('onRoute', (route) => {
+        const { issues, takes, isRequired } = refreshTokensOf(route);
+        if (!issues && !takes) return;
+        route.onRequest = [route.onRequest ?? [], validateMode].flat();
+        if (takes) route.preValidation = [route.preValidation ?? [], readToken({ isRequired })].flat();
+        const after = issues ? moveToken({ isSignIn: !takes }) : clearAfterLogout;
+        route.preSerialization = [
+          route.preSerialization ?? [],
+          after as preSerializationHookHandler<unknown>,
+        ].flat();
+      });
+    },
+  };
 }
 
 interface Payload {

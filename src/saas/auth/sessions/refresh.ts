@@ -3,7 +3,7 @@ import { sha256 } from '../../../core/kernel/secrets.js';
 import type { SessionDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { isSessionValid, type SessionDocument, type UserDocument } from '../store.js';
-import { lastDayBefore } from './activity.js';
+import { lastDayBefore, lastUseOf } from './activity.js';
 import type { Claims, IssuedTokens, SessionClaims } from './tokens.js';
 
 /** The refresh tokens of sessions: each is exchanged once for its only successor. */
@@ -65,7 +65,7 @@ export function createRefresh(deps: RefreshDependencies) {
       previousId: presented,
       currentId: next,
       rotatedAt: now,
-      ...lastDayBefore(found.session.rotatedAt, now),
+      ...lastDayBefore(lastUseOf(found.session), now),
       expiresAt: tokens.refreshExpiry(found.session),
     };
     const isRotated = await sessions

@@ -19,7 +19,8 @@ import {
   type UserDocument,
 } from '../store.js';
 import { hasRole, withRolesOf } from '../users/roles.js';
-import { createRefresh } from './refresh.js';
+import { createCookieSessions } from './cookie-sessions.js';
+import { createRefresh, type RefreshDependencies } from './refresh.js';
 import type { IssuedTokens } from './tokens.js';
 
 export type SessionService = ReturnType<typeof createSessionService>;
@@ -36,6 +37,11 @@ const bearer = (error?: string) => ({
 /** What the audit records of the end of a session of an operator, instead of a logout of the user. */
 const endOf = ({ impersonator }: SessionDocument) =>
   impersonator && { event: 'impersonation.ended', by: impersonator.userId, detail: impersonator.reason };
+
+const nullIfUnauthorized = (error: unknown): null => {
+  if (error instanceof AppError && error.statusCode === 401) return null;
+  throw error;
+};
 
 export function createSessionService(deps: SessionDependencies) {
   const { users, sessions, tokens, audit, commit, event, clock, random } = deps;
@@ -74,11 +80,13 @@ export function createSessionService(deps: SessionDependencies) {
   const claimsOf = async (user: UserDocument, sessionId: string, reason: TokenSubject['reason']) =>
     accessTokenClaims?.({ user: deps.presentUser(user), sessionId, reason });
 
-  const refresh = createRefresh({
+  const continuing: RefreshDependencies = {
     ...deps,
     findValidSession,
     ...(accessTokenClaims && { claimsOf: (user, sessionId) => claimsOf(user, sessionId, 'refresh') }),
-  });
+  };
+  const refresh = createRefresh(continuing);
+  const cookieSessions = createCookieSessions(continuing);
 
   /** The write that ends one, all or all other sessions. */
   const ending = (
@@ -112,13 +120,18 @@ export function createSessionService(deps: SessionDependencies) {
 
   /** Null if the token is used or its session has ended. */
   const refreshOrEnd = (refreshToken: string, source: RequestSource): Promise<string | null> =>
-    refresh(refreshToken, source).then(
-      (issued) => issued.refreshToken,
-      (error: unknown) => {
-        if (error instanceof AppError && error.statusCode === 401) return null;
-        throw error;
-      },
-    );
+    refresh(refreshToken, source).then((issued) => issued.refreshToken, nullIfUnauthorized);
+
+  /** Returns the user and session of an Authorization header, as stored now. @throws UNAUTHENTICATED, TOKEN_EXPIRED */
+  const authenticate = async (authorization: string | undefined): Promise<Identity> => {
+    if (authorization === undefined) throw httpErrors.UNAUTHENTICATED({ headers: bearer() });
+    const verified = tokens.verifyBearer(authorization);
+    if (!verified) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
+    if (verified.isExpired) throw authErrors.TOKEN_EXPIRED({ headers: bearer('invalid_token') });
+    const found = await findValidSession(verified.claims);
+    if (!found) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
+    return { user: deps.presentUser(found.user), session: toSessionView(found.session) };
+  };
 
   /** Ends one session; unmet if the user has no such session, or it has ended. */
   const revocation = async (
@@ -177,16 +190,15 @@ export function createSessionService(deps: SessionDependencies) {
     },
 
     refresh,
+    issueForCookie: cookieSessions.issueForCookie,
 
-    /** Returns the user and session of an Authorization header, as stored now. @throws UNAUTHENTICATED, TOKEN_EXPIRED */
-    async authenticate(authorization: string | undefined): Promise<Identity> {
-      if (authorization === undefined) throw httpErrors.UNAUTHENTICATED({ headers: bearer() });
-      const verified = tokens.verifyBearer(authorization);
-      if (!verified) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
-      if (verified.isExpired) throw authErrors.TOKEN_EXPIRED({ headers: bearer('invalid_token') });
-      const found = await findValidSession(verified.claims);
-      if (!found) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
-      return { user: deps.presentUser(found.user), session: toSessionView(found.session) };
+    authenticate,
+
+    /** The user and session of a request, as stored now; null for a visitor who is not signed in. */
+    async readSession(given: { authorization: string | undefined; cookie: string | undefined }) {
+      if (given.authorization !== undefined)
+        return authenticate(given.authorization).catch(nullIfUnauthorized);
+      return given.cookie === undefined ? null : cookieSessions.readCookieSession(given.cookie);
     },
 
     /**

@@ -14,13 +14,18 @@ export interface SessionClaims {
 export interface VerifiedToken {
   claims: SessionClaims;
   isExpired: boolean;
+  /** Whether it was signed for the cookie of a browser. */
+  isOfCookie: boolean;
+}
+
+export interface IssuedAccess {
+  accessToken: string;
+  expiresIn: number;
 }
 
 /** The response to a login or a refresh. */
-export interface IssuedTokens {
-  accessToken: string;
+export interface IssuedTokens extends IssuedAccess {
   refreshToken: string;
-  expiresIn: number;
 }
 
 /** Further claims of an access token. */
@@ -61,7 +66,7 @@ export function createSessionTokens(options: TokenOptions) {
   const validate = (token: ParsedToken | null): VerifiedToken | null => {
     const now = toSeconds(clock.now());
     if (token?.iss !== options.issuer() || token.iat > now + MAX_FUTURE_ISSUE_SECONDS) return null;
-    return { claims: token.claims, isExpired: token.exp <= now };
+    return { claims: token.claims, isExpired: token.exp <= now, isOfCookie: token.isOfCookie };
   };
 
   /** In seconds. That of an operator who acts as the user ends with the session, also for APIs that only verify tokens. */
@@ -102,9 +107,28 @@ export function createSessionTokens(options: TokenOptions) {
       token_use: 'refresh',
     });
 
+  /** @param claims further ones, which never replace those of a session */
+  const issueAccess = (session: SessionDocument, claims?: Claims): IssuedAccess => ({
+    accessToken: signAccess(session, claims),
+    expiresIn: accessLifetime(session),
+  });
+
   return {
     /** Lifetime of an access token in seconds. */
     accessTtl: options.accessTokenTtl,
+    /** How long a session lasts without a use, in seconds. */
+    refreshTtl: options.refreshTokenTtl,
+    issueAccess,
+    /**
+     * A refresh token, for the cookie of a browser: there it does not expire before the session must end, so that the store alone decides
+     * how long the session goes on, and a use needs no other cookie.
+     */
+    forCookie(refreshToken: string): string {
+      const claims = refresh.verify(refreshToken);
+      if (!claims) throw new Error('Only a refresh token that was issued is kept in a cookie.');
+      const exp = (claims['auth_time'] as number) + options.sessionMaxAge;
+      return refresh.sign({ ...claims, exp, kept_in: COOKIE });
+    },
     /** When the refresh token of a session expires that is issued now. */
     refreshExpiry({ createdAt, impersonator }: { createdAt: number; impersonator?: unknown }): number {
       const age = Math.min(
@@ -115,9 +139,8 @@ export function createSessionTokens(options: TokenOptions) {
     },
     /** @param claims further ones of the access token, which never replace those of a session */
     issue: (session: SessionDocument, refreshId: string, claims?: Claims): IssuedTokens => ({
-      accessToken: signAccess(session, claims),
+      ...issueAccess(session, claims),
       refreshToken: signRefresh(session, refreshId),
-      expiresIn: accessLifetime(session),
     }),
     /** Returns the identifier of the first refresh token of a session. */
     newRefreshId: (): string => newToken(random),
@@ -140,6 +163,9 @@ export function createSessionTokens(options: TokenOptions) {
 
 type Use = 'access' | 'refresh';
 
+/** The claim `kept_in` of a refresh token in a cookie. */
+const COOKIE = 'cookie';
+
 const AUDIENCE: Record<Use, string> = { access: 'saas-api', refresh: 'saas-refresh' };
 
 /** The claims of a token with a valid signature; the times are not validated yet. */
@@ -150,11 +176,12 @@ interface ParsedToken {
   exp: number;
   /** Seconds, in refresh tokens; not validated yet. */
   authTime: unknown;
+  isOfCookie: boolean;
 }
 
 /** Verifies the signature and requires every claim with its exact type and value (RFC 8725). */
 function parseToken(kind: TokenKind, use: Use, token: string): ParsedToken | null {
-  const { iss, aud, sub, sid, jti, iat, exp, nbf, auth_time, token_use } = kind.verify(token) ?? {};
+  const { iss, aud, sub, sid, jti, iat, exp, nbf, auth_time, token_use, kept_in } = kind.verify(token) ?? {};
   const isWellFormed =
     typeof iss === 'string' &&
     aud === AUDIENCE[use] &&
@@ -172,6 +199,7 @@ function parseToken(kind: TokenKind, use: Use, token: string): ParsedToken | nul
     iat: iat as number,
     exp: exp as number,
     authTime: auth_time,
+    isOfCookie: kept_in === COOKIE,
   };
 }
 

@@ -5,6 +5,7 @@ import { httpErrors } from '../../../core/kernel/errors.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import type { ListedSession } from '../schemas.js';
+import { lastUseOf } from '../sessions/activity.js';
 import type { Credentials, PasswordRules } from '../sign-in/credentials.js';
 import {
   deviceIn,
@@ -116,7 +117,7 @@ export function createAccountService(deps: AccountServiceDependencies) {
         .filter((session) => user !== null && isSessionValid(user, session, now))
         .map((session) => ({
           ...toSessionView(session),
-          refreshedAt: toTimestamp(session.rotatedAt),
+          refreshedAt: toTimestamp(lastUseOf(session)),
           ...deviceIn(session),
           current: session.id === current.id,
         }));

@@ -4,6 +4,7 @@ import { auditActor, type Operator } from '../../../core/ops/audit.js';
 import type { Page } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
 import type { AuthDependencies } from '../dependencies.js';
+import { lastUseOf } from '../sessions/activity.js';
 import type { SessionService } from '../sessions/sessions.js';
 import {
   isDisabled,
@@ -66,7 +67,7 @@ export function createAccountAdministration(deps: AccountAdministrationDependenc
 
   const view = (user: UserDocument, session: SessionDocument): OperatedSession => ({
     ...toSessionView(session),
-    refreshedAt: toTimestamp(session.rotatedAt),
+    refreshedAt: toTimestamp(lastUseOf(session)),
     state: stateOf(user, session),
   });
 

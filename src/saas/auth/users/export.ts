@@ -9,6 +9,7 @@ import type { AccountData } from '../../../core/server/contributions.js';
 import { firstPagesOf, mapPages } from '../../../core/storage/pages.js';
 import type { Throttle } from '../../../core/throttle/throttle.js';
 import { authLimits } from '../limits.js';
+import { lastUseOf } from '../sessions/activity.js';
 import {
   deviceIn,
   type PresentUser,
@@ -104,7 +105,7 @@ export function createAccountExport(deps: AccountExportDependencies) {
       user: user && exportUser(user),
       sessions: mapPages(firstPagesOf(sessions, newestFirst, MAX_SESSIONS), (session) => ({
         ...toSessionView(session),
-        refreshedAt: toTimestamp(session.rotatedAt),
+        refreshedAt: toTimestamp(lastUseOf(session)),
         ...deviceIn(session),
         ...(session.revokedAt !== undefined && { revokedAt: toTimestamp(session.revokedAt) }),
       })),
