@@ -2,14 +2,11 @@ import { isOrganizationId } from '../core/http/identity.js';
 import { httpErrors } from '../core/kernel/errors.js';
 import { auditActor, changeDetail, listedAuditCollection, type Operator } from '../core/ops/audit.js';
 import { createAuditSearch } from '../core/ops/audit-search.js';
-import { OutboxMail } from '../shared/email/administration.js';
 import { createAdminModule } from './admin/module.js';
 import type { UserAdministration } from './admin/user-actions.js';
 import { userNotFound } from './auth/users/users.js';
 import type { SaasBase } from './base.js';
 import { billingErrors } from './billing/errors.js';
-import { EventRecord } from './billing/events/log.js';
-import { billingRecordSchemas } from './billing/records.js';
 import { Purchase } from './billing/schemas.js';
 import { describeInstallation } from './installation.js';
 import type { SaasModules } from './modules.js';
@@ -46,9 +43,9 @@ export function createAdminArea(base: SaasBase, modules: SaasModules) {
       ...organizations,
       schemas: { organization: OperatedOrganization, member: Member },
     },
-    billing: { ...billing.records, schemas: billingRecordSchemas },
-    webhooks: { ...billing.eventLog, schema: EventRecord },
-    mails: { ...email.administration, schema: OutboxMail },
+    billing: billing.records,
+    webhooks: billing.eventLog,
+    mails: email.administration,
     audit: createAuditSearch(listedAuditCollection(context.store)),
     settings: settings.service,
     customSettings: settings.custom,

@@ -1,4 +1,3 @@
-import type { TSchema } from 'typebox';
 import { isOrganizationId } from '../../core/http/identity.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { Page } from '../../core/storage/collection.js';
@@ -7,14 +6,9 @@ import { type Column, type ListQuery, registerList } from '../../shared/console-
 import type { BillingRecords, PaymentRecord, RecordQuery, SubscriptionRecord } from '../billing/records.js';
 import type { ResolveUser } from './users.js';
 
-export interface BillingSource extends BillingRecords {
-  /** The schemas of the records in JSON. */
-  schemas: { subscription: TSchema; payment: TSchema };
-}
-
 export interface BillingPagesOptions {
   console: Console;
-  billing: BillingSource;
+  billing: BillingRecords;
   resolveUser: ResolveUser;
   ownerColumn: Column<SubscriptionRecord | PaymentRecord>;
 }

@@ -1,4 +1,4 @@
-import { type TSchema, Type } from 'typebox';
+import { Type } from 'typebox';
 import { isOrganizationId } from '../../core/http/identity.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { Email } from '../../core/http/schemas.js';
@@ -10,11 +10,6 @@ import { registerList } from '../../shared/console-kit/lists.js';
 import { meaningOf, outboxList } from '../../shared/console-kit/outbox.js';
 import type { MailAdministration } from '../../shared/email/administration.js';
 import type { ResolveUser } from './users.js';
-
-export interface MailsSource extends MailAdministration {
-  /** The schema of a mail in JSON. */
-  schema: TSchema;
-}
 
 /** The preview of a mail: nothing in it runs, and nothing is loaded but images. */
 const PREVIEW_HEADERS = {
@@ -34,7 +29,7 @@ const Template = Type.Object({
 
 export interface MailsPluginOptions {
   console: Console;
-  mails: MailsSource;
+  mails: MailAdministration;
   resolveUser: ResolveUser;
   clock: Clock;
 }
@@ -122,7 +117,7 @@ export async function mailsPlugin(
 }
 
 /** Previews of all templates. */
-function registerTemplates(fastify: FastifyTypebox, console: Console, mails: MailsSource): void {
+function registerTemplates(fastify: FastifyTypebox, console: Console, mails: MailAdministration): void {
   registerList<{ name: string; subject: string }>(fastify, console, {
     path: 'mails/templates',
     section: 'mails',

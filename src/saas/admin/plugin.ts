@@ -3,12 +3,15 @@ import type { Clock } from '../../core/kernel/clock.js';
 import type { AuditSearch } from '../../core/ops/audit-search.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { Console } from '../../shared/console-kit/console.js';
+import type { MailAdministration } from '../../shared/email/administration.js';
+import type { EventLog } from '../billing/events/log.js';
+import type { BillingRecords } from '../billing/records.js';
 import type { CustomSettingsService } from '../settings/custom.js';
 import type { SettingsService } from '../settings/service.js';
 import { auditPagePlugin } from './audit.js';
-import { type BillingSource, billingPagesPlugin, ownerColumnOf } from './billing.js';
+import { billingPagesPlugin, ownerColumnOf } from './billing.js';
 import { helpPlugin, type Installation } from './help.js';
-import { type MailsSource, mailsPlugin } from './mails.js';
+import { mailsPlugin } from './mails.js';
 import { organizationActionsPlugin } from './organization-actions.js';
 import { type OrganizationsSource, organizationsPlugin } from './organizations.js';
 import { type OverviewSources, overviewPlugin } from './overview.js';
@@ -17,16 +20,16 @@ import type { UserAdministration } from './user-actions.js';
 import { userPagePlugin } from './user-page.js';
 import type { UserSectionSources } from './user-sections.js';
 import { createResolveUser, usersPlugin } from './users.js';
-import { type EventsSource, webhooksPlugin } from './webhooks.js';
+import { webhooksPlugin } from './webhooks.js';
 
 /** What the domains provide for the admin area. */
 export interface AdminSources {
   overview: OverviewSources;
   users: UserAdministration;
   userSections: UserSectionSources;
-  billing: BillingSource;
-  webhooks: EventsSource;
-  mails: MailsSource;
+  billing: BillingRecords;
+  webhooks: EventLog;
+  mails: MailAdministration;
   audit: AuditSearch;
   /** Absent if they are not enabled. */
   organizations: OrganizationsSource | undefined;

@@ -38,8 +38,14 @@ export interface Trends {
   figures: DailyFigures | null;
 }
 
+/** A plot of the days that the page shows. */
+type Shown = Omit<Trend, 'days'>;
+
 /** Index entries that are read per day and plot. */
 export const MAX_COUNTED_PER_DAY = 10_000;
+
+/** What a plot of counted things has in common with others. */
+const COUNTS = { shape: 'stacked', isSummable: true, bound: MAX_COUNTED_PER_DAY } as const;
 
 const DAYS = 30;
 const MAX_CURRENCIES = 3;
@@ -86,7 +92,8 @@ async function makeTrends(sources: TrendSources, clock: Clock, console: Console)
   const [general, billing] = await Promise.all([generalTrends(sources, days), billingTrends(sources, days)]);
   const { renderPlot } = await import('../../shared/console-kit/plots.js');
   const trends: Trends['trends'] = [];
-  for (const trend of [...general, ...billing.trends]) {
+  for (const shown of [...general, ...billing.trends]) {
+    const trend = { ...shown, days };
     const markup = console.renderPart('_console-plot', { ...renderPlot(trend) });
     trends.push({ ...trend, markup });
     await setImmediate();
@@ -94,16 +101,15 @@ async function makeTrends(sources: TrendSources, clock: Clock, console: Console)
   return { at, trends, figures: billing.figures };
 }
 
-async function generalTrends({ users, activity, mails }: TrendSources, days: string[]): Promise<Trend[]> {
+async function generalTrends({ users, activity, mails }: TrendSources, days: string[]): Promise<Shown[]> {
   const [signUps, active, failures] = await Promise.all([
     users.countRegistrations(days, MAX_COUNTED_PER_DAY),
     activity.countActive(days),
     mails.countFailures(days, MAX_COUNTED_PER_DAY),
   ]);
-  const events = { days, shape: 'stacked', isSummable: true, bound: MAX_COUNTED_PER_DAY } as const;
   return [
     {
-      ...events,
+      ...COUNTS,
       id: 'sign-ups',
       label: 'Sign-ups',
       unit: 'users',
@@ -112,7 +118,6 @@ async function generalTrends({ users, activity, mails }: TrendSources, days: str
       path: 'users',
     },
     {
-      days,
       id: 'active-users',
       label: 'Active users',
       unit: 'users',
@@ -123,7 +128,7 @@ async function generalTrends({ users, activity, mails }: TrendSources, days: str
       definition: 'Users who signed in or refreshed a session on the day. Counted when the day is over.',
     },
     {
-      ...events,
+      ...COUNTS,
       id: 'mail-failures',
       label: 'Failed e-mails',
       unit: 'e-mails',
@@ -136,7 +141,7 @@ async function generalTrends({ users, activity, mails }: TrendSources, days: str
 async function billingTrends(
   { billing }: TrendSources,
   days: string[],
-): Promise<{ trends: Trend[]; figures: DailyFigures | null }> {
+): Promise<{ trends: Shown[]; figures: DailyFigures | null }> {
   if (!billing) return { trends: [], figures: null };
   const [daily, failedPayments, openEvents] = await Promise.all([
     billing.daily(days),
@@ -144,15 +149,12 @@ async function billingTrends(
     billing.countOpenEvents(days, MAX_COUNTED_PER_DAY),
   ]);
   const figures = daily.findLast((one) => one !== null) ?? null;
-  const counts = { days, shape: 'stacked', isSummable: true, bound: MAX_COUNTED_PER_DAY } as const;
-  const trends: Trend[] = [
-    subscriptionTrend(days, daily),
-    ...currenciesOf(figures).flatMap((currency) =>
-      revenueTrends(currency, { days, daily, movements: billing.movements }),
-    ),
+  const trends: Shown[] = [
+    subscriptionTrend(daily),
+    ...currenciesOf(figures).flatMap((currency) => revenueTrends(currency, daily, billing.movements)),
     trialTrend(days, figures),
     {
-      ...counts,
+      ...COUNTS,
       id: 'failed-payments',
       label: 'Failed payments',
       unit: 'payments',
@@ -161,7 +163,7 @@ async function billingTrends(
       path: 'payments?status=failed',
     },
     {
-      ...counts,
+      ...COUNTS,
       id: 'webhook-failures',
       label: 'Payment events without effect',
       unit: 'events',
@@ -177,14 +179,13 @@ async function billingTrends(
   return { trends, figures };
 }
 
-function subscriptionTrend(days: string[], daily: (DailyFigures | null)[]): Trend {
+function subscriptionTrend(daily: (DailyFigures | null)[]): Shown {
   const othersOf = (statuses: Record<string, number>) =>
     Object.entries(statuses).reduce((sum, [name, count]) => (STATUSES.includes(name) ? sum : sum + count), 0);
   return {
     id: 'subscriptions',
     label: 'Subscriptions by status',
     unit: 'subscriptions',
-    days,
     shape: 'stacked',
     isSummable: false,
     series: [
@@ -205,12 +206,9 @@ const currenciesOf = (figures: DailyFigures | null): string[] =>
 
 function revenueTrends(
   currency: string,
-  {
-    days,
-    daily,
-    movements,
-  }: { days: string[]; daily: (DailyFigures | null)[]; movements: BillingFigures['movements'] },
-): Trend[] {
+  daily: (DailyFigures | null)[],
+  movements: BillingFigures['movements'],
+): Shown[] {
   const unit = currency.toUpperCase();
   const inUnits = (amount = 0) => amount / 10 ** decimalsOf(unit);
   return [
@@ -218,7 +216,6 @@ function revenueTrends(
       id: `mrr-${currency}`,
       label: `Monthly recurring revenue in ${unit}`,
       unit,
-      days,
       shape: 'lines',
       isSummable: false,
       series: [{ name: 'MRR', values: daily.map((day) => day && inUnits(day.mrr[currency])) }],
@@ -230,7 +227,6 @@ function revenueTrends(
       id: `mrr-changes-${currency}`,
       label: `Changes of the monthly recurring revenue in ${unit}`,
       unit,
-      days,
       shape: 'stacked',
       isSummable: true,
       series: movements.map((name) => ({
@@ -243,14 +239,13 @@ function revenueTrends(
   ];
 }
 
-function trialTrend(days: string[], figures: DailyFigures | null): Trend {
+function trialTrend(days: string[], figures: DailyFigures | null): Shown {
   const of = (outcome: 'converted' | 'open' | 'ended') =>
     days.map((day) => figures && (figures.trials[day]?.[outcome] ?? 0));
   return {
     id: 'trials',
     label: 'Trials by outcome',
     unit: 'trials',
-    days,
     shape: 'stacked',
     isSummable: true,
     series: [

@@ -1,4 +1,4 @@
-import { type TSchema, Type } from 'typebox';
+import { Type } from 'typebox';
 import { isOrganizationId } from '../../core/http/identity.js';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, ok } from '../../core/http/schemas.js';
@@ -8,11 +8,6 @@ import { type Console, Done } from '../../shared/console-kit/console.js';
 import { type ListQuery, registerList } from '../../shared/console-kit/lists.js';
 import type { EventLog, EventQuery, EventRecord } from '../billing/events/log.js';
 import type { ResolveUser } from './users.js';
-
-export interface EventsSource extends EventLog {
-  /** The schema of an event in JSON. */
-  schema: TSchema;
-}
 
 type Outcome = NonNullable<EventQuery['outcome']>;
 
@@ -35,7 +30,7 @@ const Parameters = Type.Object({
 /** The log of the payment provider's events. */
 export async function webhooksPlugin(
   fastify: FastifyTypebox,
-  { console, events, resolveUser }: { console: Console; events: EventsSource; resolveUser: ResolveUser },
+  { console, events, resolveUser }: { console: Console; events: EventLog; resolveUser: ResolveUser },
 ): Promise<void> {
   registerList<EventRecord>(fastify, console, {
     path: 'webhooks',
@@ -140,7 +135,7 @@ function toEventQuery({ search, filters: { outcome }, after, limit }: ListQuery)
 }
 
 /** The body for the page, which is useful without it, too. */
-async function readBody({ payload }: EventsSource, id: string): Promise<{ body?: string; problem?: string }> {
+async function readBody({ payload }: EventLog, id: string): Promise<{ body?: string; problem?: string }> {
   try {
     const body = await payload(id);
     return body === null ? {} : { body: JSON.stringify(JSON.parse(body), null, 2) };

@@ -65,8 +65,6 @@ const PaymentRecord = Type.Object({
 
 export type PaymentRecord = Static<typeof PaymentRecord>;
 
-export const billingRecordSchemas = { subscription: SubscriptionRecord, payment: PaymentRecord };
-
 export function createRecords(
   { subscriptions, payments, owners, dashboardUrl }: BillingContext,
   links: CustomerLinks,
@@ -89,6 +87,8 @@ export function createRecords(
   };
 
   return {
+    schemas: { subscription: SubscriptionRecord, payment: PaymentRecord },
+
     /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
     subscriptions: (query: RecordQuery): Promise<Page<SubscriptionRecord>> =>
       read(subscriptions, 'startedAt', query, (document: SubscriptionDocument) => ({

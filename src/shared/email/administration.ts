@@ -64,6 +64,9 @@ export function createMailAdministration(deps: MailAdministrationDependencies) {
   };
 
   return {
+    /** Of a mail in JSON. */
+    schema: OutboxMail,
+
     /** The newest first; those in a status by the time when they were completed. @throws VALIDATION_ERROR for an invalid `after` */
     async list({ status, userId, after, limit }: MailQuery): Promise<Page<OutboxMail>> {
       const query = { desc: true, after, limit } as const;

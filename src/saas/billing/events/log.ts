@@ -80,6 +80,9 @@ export function createEventLog(
   });
 
   return {
+    /** Of an event in JSON. */
+    schema: EventRecord,
+
     /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
     async list(query: EventQuery): Promise<Page<EventRecord>> {
       const { after, limit } = query;
