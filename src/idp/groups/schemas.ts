@@ -1,14 +1,11 @@
 import { Type } from 'typebox';
-import { After, DisplayName, Next, Timestamp, toTimestamp } from '../../core/http/schemas.js';
+import { After, Closed, DisplayName, Next, Timestamp, toTimestamp } from '../../core/http/schemas.js';
 import { GROUP_NAME } from './filters.js';
 import type { GroupDocument, MemberDocument } from './store.js';
 
 export const GroupQuery = Type.Object({ after: After });
 
-export const GroupBody = Type.Object(
-  { name: Type.String(GROUP_NAME), description: Type.Optional(DisplayName) },
-  { additionalProperties: false },
-);
+export const GroupBody = Closed({ name: Type.String(GROUP_NAME), description: Type.Optional(DisplayName) });
 
 const member = Type.String({
   description: 'The `sub` of a person or an agent, or `@` and a domain.',
@@ -18,12 +15,9 @@ const member = Type.String({
 
 export const GroupParameters = Type.Object({ group: Type.String({ maxLength: 64 }) });
 
-export const MemberParameters = Type.Object({
-  group: Type.String({ maxLength: 64 }),
-  member,
-});
+export const MemberParameters = Type.Object({ ...GroupParameters.properties, member });
 
-export const MemberBody = Type.Object({ member }, { additionalProperties: false });
+export const MemberBody = Closed({ member });
 
 export const GroupView = Type.Object({
   name: Type.String(),

@@ -58,14 +58,8 @@ const noGroup = () => httpErrors.NOT_FOUND({ message: 'There is no such group.' 
 
 export const memberOf = ({ id, handle, kind }: Principal): Member => ({ member: id, handle, kind });
 
-export function createGroups<P extends Principal>({
-  store,
-  commit,
-  audit,
-  clock,
-  random,
-  isVerified,
-}: GroupDependencies<P>) {
+export function createGroups<P extends Principal>(deps: GroupDependencies<P>) {
+  const { store, commit, audit, clock, random, isVerified } = deps;
   const groups = groupCollection(store);
   const members = memberCollection(store);
   let known: { names: Promise<ReadonlyMap<string, string>>; at: number } | undefined;

@@ -1,6 +1,7 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import { DAY, SECOND } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
+import { defined } from '../../core/kernel/fields.js';
 import { readJwkSet } from '../../core/kernel/public-jwk.js';
 import { newId, newToken, sha256 } from '../../core/kernel/secrets.js';
 import { actorOf, changeDetail } from '../../core/ops/audit.js';
@@ -88,19 +89,9 @@ export type EndClient = (id: string, by: { ip: string; by?: string }) => Promise
 
 export function createClients(
   clients: ClientCollection,
-  {
-    commit,
-    audit,
-    clock,
-    random,
-    uriRules,
-    idTokenAlgorithms,
-    log,
-    endClient,
-    groups,
-    reservedClaims,
-  }: ClientDependencies,
+  { commit, audit, clock, random, ...deps }: ClientDependencies,
 ) {
+  const { uriRules, idTokenAlgorithms, log, endClient, groups, reservedClaims } = deps;
   const validate = ({
     redirectUris,
     postLogoutRedirectUris = [],
@@ -230,10 +221,7 @@ export function createClients(
       validate({ ...others, device, ...(idTokenAlg !== before.idTokenAlg && { idTokenAlg }) });
       const { name, redirectUris, postLogoutRedirectUris, principalKinds } = change;
       const set = {
-        ...(name !== undefined && { name }),
-        ...(redirectUris && { redirectUris }),
-        ...(postLogoutRedirectUris && { postLogoutRedirectUris }),
-        ...(principalKinds && { principalKinds }),
+        ...defined({ name, redirectUris, postLogoutRedirectUris, principalKinds }),
         ...keys,
         ...optionalFields(change),
       };

@@ -1,8 +1,8 @@
 import type { RequestSource } from '../../core/http/routes.js';
-import type { Clock } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
-import { type Audit, type AuditRecord, actorOf, changeDetail } from '../../core/ops/audit.js';
-import { type CommitPart, type CommitParts, decideAndCommit } from '../../core/ops/commit.js';
+import { defined } from '../../core/kernel/fields.js';
+import { type AuditRecord, actorOf, changeDetail } from '../../core/ops/audit.js';
+import { type CommitPart, decideAndCommit } from '../../core/ops/commit.js';
 import type { SignInMethods } from '../../core/server/contributions.js';
 import type { Change, Estimate, Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
@@ -13,6 +13,7 @@ import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
 import type { PersonMails } from './mails.js';
 import { changeMetadata, parseEntry } from './metadata.js';
+import type { Dependencies } from './principals.js';
 import {
   type EndSessions,
   type Kind,
@@ -56,16 +57,13 @@ const ADDRESS_FIELDS = [
 /** Sorts after every handle with the same prefix, and is not part of any. */
 const LAST_CHARACTER = '\u{10ffff}';
 
-export interface DirectoryDependencies {
+export interface DirectoryDependencies extends Dependencies {
   signInMethods: Pick<SignInMethods, 'removal'>;
   endSessions: EndSessions;
   groups: Pick<Groups, 'leaving'>;
   addresses: Addresses;
   /** Absent without a mail server. */
   mails?: Pick<PersonMails, 'verification' | 'emailChanged'> | undefined;
-  commit: CommitParts;
-  audit: Pick<Audit, 'entry'>;
-  clock: Clock;
 }
 
 export function createDirectory(
@@ -118,19 +116,12 @@ export function createDirectory(
      * Ordered by handle.
      * @throws VALIDATION_ERROR when `after` is invalid
      */
-    list({
-      prefix,
-      kind,
-      state,
-      hasExpiredLink,
-      after,
-      limit,
-    }: PrincipalQuery): Promise<Page<PrincipalDocument>> {
+    list({ after, limit, ...query }: PrincipalQuery): Promise<Page<PrincipalDocument>> {
+      const { prefix, kind, state, hasExpiredLink } = query;
       const from = prefix === undefined ? undefined : canonicalForm(prefix);
       const where = {
         ...(from !== undefined && { handle: { gte: from, lt: from + LAST_CHARACTER } }),
-        ...(kind !== undefined && { kind }),
-        ...(state !== undefined && { state }),
+        ...defined({ kind, state }),
         ...(hasExpiredLink && { linkExpiresAt: { lte: clock.now() } }),
       };
       return readPage(principals, { sort: 'handle', after, where, ...(limit !== undefined && { limit }) });

@@ -1,6 +1,15 @@
 import { Type } from 'typebox';
 import { option } from '../../core/config/options.js';
-import { After, DisplayName, Next, PasswordInput, Timestamp, toTimestamp } from '../../core/http/schemas.js';
+import {
+  After,
+  Closed,
+  DisplayName,
+  Next,
+  PasswordInput,
+  Timestamp,
+  toTimestamp,
+} from '../../core/http/schemas.js';
+import { defined } from '../../core/kernel/fields.js';
 import { newToken, secretWeakness } from '../../core/kernel/secrets.js';
 import type { Page } from '../../core/storage/collection.js';
 import { nativeSchemeProblem } from './client-uris.js';
@@ -99,7 +108,7 @@ const Metadata = Type.Record(Type.String(), Type.Unknown(), {
     'For claims: texts, whole numbers, true or false, and lists of texts. given_name, family_name, nickname, picture and locale are in the scope `profile`.',
 });
 
-export const MetadataBody = Type.Object({ metadata: Metadata }, { additionalProperties: false });
+export const MetadataBody = Closed({ metadata: Metadata });
 
 /** What the operator sees. */
 export const PrincipalView = Type.Object({
@@ -131,32 +140,25 @@ export const PrincipalList = Type.Object({
 });
 
 /** The form of the page behind a link. */
-export const LinkBody = Type.Object(
-  {
-    password: Type.String({ maxLength: 4096, writeOnly: true }),
-    password_confirm: Type.Optional(Type.String({ maxLength: 4096, writeOnly: true })),
-    handle: Type.Optional(
-      Type.String({
-        description: 'For the link of the first operator only.',
-        accepts: 'a handle of at most 254 characters',
-        maxLength: 254,
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+export const LinkBody = Closed({
+  password: Type.String({ maxLength: 4096, writeOnly: true }),
+  password_confirm: Type.Optional(Type.String({ maxLength: 4096, writeOnly: true })),
+  handle: Type.Optional(
+    Type.String({
+      description: 'For the link of the first operator only.',
+      accepts: 'a handle of at most 254 characters',
+      maxLength: 254,
+    }),
+  ),
+});
 
 /** The form for a forgotten password. Any text is accepted, because the response is the same for every user name. */
-export const ForgotPasswordBody = Type.Object(
-  { handle: Type.String({ maxLength: 1024 }) },
-  { additionalProperties: false },
-);
+export const ForgotPasswordBody = Closed({ handle: Type.String({ maxLength: 1024 }) });
 
 /** The form of the page that verifies an address, without a password for a person who is signed in. */
-export const VerificationBody = Type.Object(
-  { password: Type.Optional(Type.String({ maxLength: 4096, writeOnly: true })) },
-  { additionalProperties: false },
-);
+export const VerificationBody = Closed({
+  password: Type.Optional(Type.String({ maxLength: 4096, writeOnly: true })),
+});
 
 /** The application of an invitation. Anything else is ignored. */
 export const DoneQuery = Type.Object({ client_id: Type.Optional(Type.String({ maxLength: 64 })) });
@@ -335,34 +337,32 @@ export function principalPage({ items, next }: Page<PrincipalDocument>) {
   return { principals: items.map(operatorView), next };
 }
 
-export function clientView(client: ClientDocument) {
-  return {
+export const clientView = (client: ClientDocument) =>
+  defined({
     client_id: client.id,
     client_name: client.name,
     redirect_uris: client.redirectUris,
     post_logout_redirect_uris: client.postLogoutRedirectUris,
     public: authMethodOf(client) === 'none',
     token_endpoint_auth_method: authMethodOf(client),
-    ...(client.jwks !== undefined && { jwks: { keys: client.jwks } }),
-    ...(client.jwksUri !== undefined && { jwks_uri: client.jwksUri }),
+    jwks: client.jwks && { keys: client.jwks },
+    jwks_uri: client.jwksUri,
     principal_kinds: client.principalKinds,
-    ...(client.admittedGroups && { admitted_groups: client.admittedGroups }),
-    ...(client.groupsClaim !== undefined && { groups_claim: client.groupsClaim }),
-    ...(client.claims !== undefined && { claims: client.claims }),
+    admitted_groups: client.admittedGroups,
+    groups_claim: client.groupsClaim,
+    claims: client.claims,
     trusted: client.trusted === true,
     strict: client.strict === true,
-    ...(client.device && { grant_types: [...GRANT_TYPES, DEVICE_GRANT_TYPE] }),
-    ...(client.logoUri !== undefined && { logo_uri: client.logoUri }),
-    ...(client.idTokenAlg !== undefined && { id_token_signed_response_alg: client.idTokenAlg }),
-    ...(client.backchannelLogoutUri !== undefined && {
-      backchannel_logout_uri: client.backchannelLogoutUri,
-      backchannel_logout_session_required: true as const,
-    }),
-    ...(client.origin !== undefined && { origin: client.origin }),
-    ...(client.expiresAt !== undefined && { expires_at: toTimestamp(client.expiresAt) }),
+    grant_types: client.device && [...GRANT_TYPES, DEVICE_GRANT_TYPE],
+    logo_uri: client.logoUri,
+    id_token_signed_response_alg: client.idTokenAlg,
+    backchannel_logout_uri: client.backchannelLogoutUri,
+    backchannel_logout_session_required:
+      client.backchannelLogoutUri === undefined ? undefined : (true as const),
+    origin: client.origin,
+    expires_at: client.expiresAt === undefined ? undefined : toTimestamp(client.expiresAt),
     created_at: toTimestamp(client.createdAt),
-  };
-}
+  });
 
 /** How the client authenticates. */
 export function authMethodOf({
