@@ -185,6 +185,7 @@ function serverOf(program) {
     accountPages: true,
     paymentSecretKey: 'sk_test_x',
     customSettings: { example: { schema: Type.String(), default: '' } },
+    userFields: { company: Type.Optional(Type.String()) },
   });
 }
 

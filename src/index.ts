@@ -23,6 +23,7 @@ export type {
   TokenSubject,
 } from './saas/auth/hooks.js';
 export type { OperatedSession } from './saas/auth/users/administration.js';
+export type { UserFields, UserFieldsOf } from './saas/auth/users/fields.js';
 export type { UserFilter, UserPage, UserPageQuery } from './saas/auth/users/user-lists.js';
 export type { UserChange } from './saas/auth/users/user-update.js';
 export type { ManagedUser, NewUser, UserKey } from './saas/auth/users/users.js';

@@ -378,7 +378,8 @@ export const account = {
   'PATCH /api/user/profile': {
     id: 'updateProfile',
     summary: 'Change the profile of the user',
-    description: 'Unlike other routes, it rejects unknown fields.',
+    description:
+      'Unlike other routes, it rejects unknown fields. `name` is required without the option `userFields`.',
     rejectsUnknown: true,
     errors: ['NOT_FOUND'],
   },

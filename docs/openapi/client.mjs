@@ -22,8 +22,8 @@ const COMMON_ERRORS = new Set([
 const OPEN_ENUM = 'x-extensible-enum';
 const STATUS_TYPE = 'SubscriptionStatus';
 const TIME_TYPE = 'Timestamp';
-/** The type that the host declares once, for the server and the client. */
-const METADATA_TYPE = 'PublicMetadata';
+/** The types that the host declares once, for the server and the client. */
+const DECLARED_TYPES = ['NewUserFields', 'PublicMetadata', 'UserFieldsPatch', 'UserFieldValues'];
 
 /** @returns file of `generated/client` → its content */
 export function clientFiles(document) {
@@ -188,7 +188,12 @@ function schemasFile(document, operations) {
   }
   const { status } = document.components.schemas.SubscriptionSummary.properties;
   const union = status[OPEN_ENUM].map((status) => `  | '${status}'\n`).join('');
-  return `${NOTE}import type { ${METADATA_TYPE} } from '../../src/core/http/user-metadata.js';
+  const text = [...interfaces]
+    .sort(([one], [other]) => (one < other ? -1 : 1))
+    .map(([, text]) => text)
+    .join('\n');
+  const declared = DECLARED_TYPES.filter((type) => text.includes(`: ${type}`));
+  return `${NOTE}import type { ${declared.join(', ')} } from '../../src/core/http/user-metadata.js';
 
 // The star lets applications add their types to the interface under the name of the client, too.
 export type * from '../../src/core/http/user-metadata.js';
@@ -200,10 +205,7 @@ export type ${TIME_TYPE} = string;
 export type ${STATUS_TYPE} =
 ${union}  | (string & {});
 
-${[...interfaces]
-  .sort(([one], [other]) => (one < other ? -1 : 1))
-  .map(([, text]) => text)
-  .join('\n')}`;
+${text}`;
 }
 
 function typeOf(schema, context) {
@@ -247,7 +249,7 @@ function objectType({ title, properties = {}, required = [], additionalPropertie
   );
   const inner = { ...context, indent: `${context.indent}  ` };
   if (shown.length === 0) {
-    if (title === METADATA_TYPE) return METADATA_TYPE;
+    if (DECLARED_TYPES.includes(title)) return named(title, context);
     // What the API of browsers for passkeys takes.
     if (additionalProperties === true) return 'any';
     return additionalProperties ? `Record<string, ${typeOf(additionalProperties, context)}>` : '{}';

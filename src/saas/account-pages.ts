@@ -213,7 +213,7 @@ function peopleOf(
     keepsSession: true,
     reservesHandles: false,
     async rename({ id }, name) {
-      await users.directory.rename(id, name);
+      await users.directory.changeProfile(id, { name });
     },
     async delete(person, password, source) {
       const deleted = service.deleteAccount(identityOf(person), passwordOf(person, password), source);

@@ -23,6 +23,7 @@ import { hooksProblems } from './auth/hook-option.js';
 import type { SaasHooks } from './auth/hooks.js';
 import { DEFAULT_RATES } from './auth/limits.js';
 import { authOptions } from './auth/schemas.js';
+import { type UserFields, userFieldsProblems } from './auth/users/fields.js';
 import { refuseUnknownRoles } from './auth/users/roles.js';
 import { apiUrlProblem, billingOptions, configuredPrices, plansConflict } from './billing/options.js';
 import { keyOptions } from './keys/schemas.js';
@@ -87,6 +88,11 @@ export interface SaasRuntimeOptions extends RuntimeOptions {
    * and its API keys (`keys:manage`), and `member`.
    */
   organizationRoles?: OrganizationRoles;
+  /**
+   * Fields of users, by name: `{ company: Type.String({ maxLength: 100, title: 'Company' }), newsletter: Type.Optional(Type.Boolean()) }`. Users
+   * give them at registration and change them in the profile, unless they are `readOnly`.
+   */
+  userFields?: UserFields;
 }
 
 /** The options of the SaaS backend. They take precedence over the environment. */
@@ -127,6 +133,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true) {
     customSettings,
     hooks,
     organizationRoles,
+    userFields,
     env,
     clock = systemClock,
     random = systemRandom,
@@ -139,7 +146,17 @@ export function resolveSaas(options: SaasBackendOptions, generate = true) {
     ...given
   } = options;
   const runtime = {
-    ...{ prefix, adminPath, accountPath, customSettings, hooks, organizationRoles, clock, random },
+    ...{
+      prefix,
+      adminPath,
+      accountPath,
+      customSettings,
+      hooks,
+      organizationRoles,
+      userFields,
+      clock,
+      random,
+    },
     ...{ hashing, limits, mongo, pg, metricsPeers, openapi },
     /** The value of TRUST_PROXY, which a plugin does not use. */
     proxyVariable: readVariable('TRUST_PROXY', env),
@@ -164,6 +181,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true) {
       for (const problem of customSettingsProblems(customSettings ?? {}, hasKey)) report.refuse(problem);
       if (hooks !== undefined) for (const problem of hooksProblems(hooks)) report.refuse(problem);
       for (const problem of roleProblems(organizationRoles ?? {})) report.refuse(problem);
+      for (const problem of userFieldsProblems(userFields ?? {})) report.refuse(problem);
     },
   );
   return { config, runtime };

@@ -116,6 +116,7 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
     profileChanged: billing.profileChanged,
     customers: billing.customers,
     userRoles: values.userRoles,
+    declaredFields: runtime.userFields,
   });
   const { mails } = createAccountMailsModule(context, {
     config: values,
@@ -144,7 +145,8 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
   });
   const findUser = createFindActiveUser(users);
   const loginProviders = await openLoginProviders(base, { auth, readUser, messages });
-  const passkeys = await openPasskeys(base, { auth, readUser, messages, name: brand.name });
+  const hasUserFields = users.userFields !== undefined;
+  const passkeys = await openPasskeys(base, { auth, readUser, messages, name: brand.name, hasUserFields });
   const agents = await openAgents(base, { findUser, events, readUser, name: brand.name });
   const organizations = await openOrganizations(base, { billing, users, auth, events, email });
   const keys = await openKeys(base, { auth, organizations, readUser, findUser });

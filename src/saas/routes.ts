@@ -13,6 +13,7 @@ import { followHostProxy } from '../core/server/proxies.js';
 import type { AccountPages } from './account-pages.js';
 import type { AdminModule } from './admin/module.js';
 import type { SaasAgents } from './agents.js';
+import { documentedFields } from './auth/users/fields.js';
 import type { SaasBase } from './base.js';
 import type { CallerGuards } from './callers.js';
 import type { SaasDecorator } from './decorator.js';
@@ -112,7 +113,8 @@ async function openApi(base: SaasBase, { modules, rules }: SaasRoutesOptions): P
       if (agents) await open.register(agents.plugin);
       if (organizations) await open.register(organizations.plugin);
       if (keys) await open.register(keys.plugin);
-      await open.register(profilePlugin, users.directory);
+      const { changeProfile } = users.directory;
+      await open.register(profilePlugin, { changeProfile, hasUserFields: users.userFields !== undefined });
       await open.register(settings.plugin);
       await open.register((routes) => billing.plugin(routes, createOwnerOf(organizations)));
       await open.register(email.plugin);
@@ -121,6 +123,7 @@ async function openApi(base: SaasBase, { modules, rules }: SaasRoutesOptions): P
         product: 'saas-backend',
         serverUrl: publicUrl,
         unusedSchemes: agents ? [] : ['boundAccessToken'],
+        declaredSchemas: documentedFields(base.runtime.userFields),
         mounts: [
           { path: '/api', routesAt: fastify.prefix + prefix, reachedAt: mountedAt },
           ...(adminPath === false ? [] : [{ path: '/admin', routesAt: fastify.prefix + adminPath }]),

@@ -122,7 +122,14 @@ export async function openPasskeys(
     readUser,
     messages,
     name,
-  }: { auth: AuthModule; readUser: ReadUser; messages: Messages; name(): string },
+    hasUserFields,
+  }: {
+    auth: AuthModule;
+    readUser: ReadUser;
+    messages: Messages;
+    name(): string;
+    hasUserFields: boolean;
+  },
 ) {
   contributePasskeys(context);
   if (!values.passkeys) return undefined;
@@ -144,6 +151,7 @@ export async function openPasskeys(
     secrets,
     signInResponse: SignInAnswer,
     messages,
+    hasUserFields,
   });
   return {
     service,

@@ -33,6 +33,8 @@ export interface OpenApiPluginOptions {
   mounts: readonly Mount[];
   /** Security schemes that the configuration does not accept. */
   unusedSchemes?: readonly string[];
+  /** What the host has declared: replaces the schemas with these titles. Undefined: there is none, and the property is left out. */
+  declaredSchemas?: Readonly<Record<string, object | undefined>>;
 }
 
 export async function readDocument(product: DocumentedProduct): Promise<OpenApiDocument> {
@@ -53,12 +55,24 @@ export async function openApiPlugin(fastify: FastifyTypebox, options: OpenApiPlu
       );
       if (known?.address !== address) {
         const document = adapt(await readDocument(options.product), fastify, options);
-        known = { address, text: JSON.stringify(document) };
+        known = { address, text: JSON.stringify(document, asDeclared(options.declaredSchemas ?? {})) };
       }
       return reply.type('application/json; charset=utf-8').send(known.text);
     },
   );
 }
+
+/** A function for `JSON.stringify`. */
+const asDeclared = (schemas: Readonly<Record<string, object | undefined>>) => (_: string, part: unknown) => {
+  const { title, description } = Object(part) as { title?: unknown; description?: unknown };
+  if (typeof title !== 'string' || !Object.hasOwn(schemas, title) || !isFreeForm(part)) return part;
+  const declared = schemas[title];
+  return declared && { title, description, ...declared };
+};
+
+/** Unlike what replaces it, and unlike a field with such a title. */
+const isFreeForm = (schema: unknown) =>
+  (schema as { additionalProperties?: unknown }).additionalProperties === true;
 
 /** With the operations that exist, at their addresses. */
 function adapt(

@@ -1,7 +1,7 @@
 import type { Static, TProperties, TSchema, TString } from 'typebox';
 import { Type } from 'typebox';
 import { charactersIn } from '../kernel/text.js';
-import type { PublicMetadata } from './user-metadata.js';
+import type { NewUserFields, PublicMetadata, UserFieldsPatch, UserFieldValues } from './user-metadata.js';
 
 /** Schemas that several domains share. */
 
@@ -153,6 +153,20 @@ export interface SubscriptionSummary {
   entitled: boolean;
 }
 
+/** An object that the host declares: the document of a running server has its schema in place of the one with this title. */
+const declaredObject = <T>(title: string, description: string) =>
+  Type.Unsafe<T>({ title, type: 'object', additionalProperties: true, description });
+
+/** In requests, they are validated by what the host has declared: see `fields.ts` of the users. */
+export const NewUserFieldsInput = declaredObject<NewUserFields>(
+  'NewUserFields',
+  'Values of the fields of the option `userFields`, with all that are required.',
+);
+export const UserFieldsInput = declaredObject<UserFieldsPatch>(
+  'UserFieldsPatch',
+  'Values of the fields of the option `userFields` that change; `null` removes one.',
+);
+
 /** A user in responses. */
 export const User = Type.Object({
   id: Type.String(),
@@ -171,6 +185,12 @@ export const User = Type.Object({
       additionalProperties: true,
       description: 'What the application stores about the user; absent if there is nothing.',
     }),
+  ),
+  fields: Type.Optional(
+    declaredObject<UserFieldValues>(
+      'UserFieldValues',
+      'The values of the fields of the option `userFields`; absent without the option.',
+    ),
   ),
 });
 /** A user, as they see themselves. An interface, so that `UserMetadata` of the host applies. */
@@ -191,6 +211,8 @@ export interface User {
   subscription: SubscriptionSummary;
   /** What the host stores about the user for them to read; absent if there is nothing. */
   publicMetadata?: PublicMetadata;
+  /** The values of the fields of the option `userFields`; absent without the option. */
+  fields?: UserFieldValues;
 }
 
 const Impersonator = Type.Object(

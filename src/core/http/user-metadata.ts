@@ -7,6 +7,7 @@
  *   interface UserMetadata {
  *     public: { theme?: 'light' | 'dark' };
  *     private: { crmId?: string };
+ *     fields: UserFieldsOf<typeof userFields>;
  *   }
  * }
  * ```
@@ -22,3 +23,17 @@ export type PrivateMetadata = UserMetadata extends { private: infer T } ? T : Re
 
 /** A change of metadata: the keys to set, and those to remove with `null`. */
 export type MetadataPatch<T> = { [K in keyof T]?: T[K] | null };
+
+/** The fields of the option `userFields`, with the type of `UserMetadata['fields']`. */
+type DeclaredFields = UserMetadata extends { fields: infer T }
+  ? T
+  : Record<string, string | number | boolean | undefined>;
+
+/** The values of a user. Each may be absent: accounts exist that were created before the field, or without a form. */
+export type UserFieldValues = Partial<DeclaredFields>;
+
+/** The values of a registration, with those that are required. */
+export type NewUserFields = DeclaredFields;
+
+/** A change of values: those to set, and those to remove with `null`. */
+export type UserFieldsPatch = MetadataPatch<DeclaredFields>;

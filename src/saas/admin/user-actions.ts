@@ -106,7 +106,7 @@ export async function userActionsPlugin(
     fields: Type.Object({ name: Type.Optional(OptionalName) }),
     inputs: [{ name: 'name', label: 'New name', maxLength: 200 }],
     values: ({ name }) => ({ name: name ?? '' }),
-    run: ({ id }, { name = '' }, by) => directory.rename(id, name, by),
+    run: ({ id }, { name = '' }, by) => directory.changeProfile(id, { name }, by),
     done: 'The name was changed.',
   });
 

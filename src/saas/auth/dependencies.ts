@@ -16,6 +16,7 @@ import type { ForeignHashes } from './import/foreign-hashes.js';
 import type { AccountMails } from './mails.js';
 import type { SessionTokens } from './sessions/tokens.js';
 import type { PresentUser, ProfileMark, Sessions, Users } from './store.js';
+import type { UserFieldRules } from './users/fields.js';
 
 /** What sessions depend on. */
 export interface SessionDependencies {
@@ -44,6 +45,8 @@ export interface SecondFactors extends Omit<FactorService, 'requiredFrom'> {
 
 /** What the services of this domain depend on. */
 export interface AuthDependencies extends SessionDependencies {
+  /** Absent without the option. */
+  userFields?: UserFieldRules | undefined;
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
   foreignHashes: Pick<ForeignHashes, 'decoys' | 'removing'>;

@@ -1,12 +1,13 @@
 import type { SessionSource } from '../../core/http/request-details.js';
 import type { Session, User } from '../../core/http/schemas.js';
+import type { UserFieldValues } from '../../core/http/user-metadata.js';
 import { SECOND } from '../../core/kernel/clock.js';
 import { type AppError, httpErrors } from '../../core/kernel/errors.js';
 import type { JobLog } from '../../core/ops/jobs.js';
 import type { NewCheckoutSession } from '../billing/context.js';
 import type { CheckoutParameters } from '../billing/provider/checkout-sessions.js';
 import { authErrors } from './errors.js';
-import { type SessionDocument, toSessionView, type UserDocument } from './store.js';
+import { type SessionDocument, toSessionView } from './store.js';
 
 /**
  * Functions of the host that take part in registrations and sign-ins. Each may be asynchronous and has `timeoutMs` to finish.
@@ -55,6 +56,8 @@ export interface NewRegistration extends RequestSource {
   email: string;
   /** The display name, if one is given. */
   name?: string;
+  /** The values of the fields of the option `userFields`, which are valid; absent without the option. */
+  fields?: UserFieldValues;
   /** How the person will sign in. */
   method: LoginMethod;
 }
@@ -154,11 +157,17 @@ export function createHooks({ timeoutMs = DEFAULT_TIMEOUT_MS, ...given }: SaasHo
     beforeRegister:
       beforeRegister &&
       (async (
-        { email, name }: Pick<UserDocument, 'email' | 'name'>,
+        { email, name, fields }: Pick<NewRegistration, 'email' | 'name' | 'fields'>,
         method: LoginMethod,
         source: SessionSource,
       ) => {
-        const registration = { email, ...(name !== undefined && { name }), method, ...sourceOf(source) };
+        const registration = {
+          email,
+          ...(name !== undefined && { name }),
+          ...(fields && { fields }),
+          method,
+          ...sourceOf(source),
+        };
         const rejection = await call('beforeRegister', () => beforeRegister(registration)).catch(
           failed('beforeRegister'),
         );

@@ -23,6 +23,7 @@ import type { registerSessionTokenKinds } from './sessions/jwt.js';
 import { createSessionTokens } from './sessions/tokens.js';
 import { type PresentUser, type ProfileMark, sessionCollection, toUserView, type Users } from './store.js';
 import { createAccountExport, createSendExport } from './users/export.js';
+import { createUserFields, type UserFields } from './users/fields.js';
 import { createSetRoles } from './users/role-change.js';
 import { createSuspension } from './users/suspension.js';
 import { createUserLists } from './users/user-lists.js';
@@ -43,14 +44,17 @@ export interface UsersModuleOptions {
   event: EventOf<AuthEvents>;
   /** Absent without the option. */
   userRoles?: readonly string[] | undefined;
+  /** Absent without the option. */
+  declaredFields?: UserFields | undefined;
 }
 
 export function createUsersModule(context: ModuleContext, options: UsersModuleOptions) {
-  const { users, summaryOf, profileMark, profileChanged, userRoles } = options;
-  const presentUser: PresentUser = (user) => toUserView(user, summaryOf(user), userRoles);
+  const { users, summaryOf, profileMark, profileChanged, userRoles, declaredFields } = options;
+  const userFields = declaredFields && createUserFields(declaredFields);
+  const presentUser: PresentUser = (user) => toUserView(user, summaryOf(user), userRoles, userFields);
   const documents = foreignHashCollection(context.store);
   const foreignHashes = createForeignHashes({ ...context, documents });
-  const dependencies = { ...context, ...options, presentUser, foreignHashes };
+  const dependencies = { ...context, ...options, presentUser, foreignHashes, userFields };
   const newUsers = { ...dependencies, storeUser: createStoreUser(dependencies) };
   const directory = createUserDirectory(newUsers);
   context.accountData.add({ delete: foreignHashes.forget });
@@ -60,6 +64,7 @@ export function createUsersModule(context: ModuleContext, options: UsersModuleOp
     lists: createUserLists(users, directory.toManagedUser),
     suspension: createSuspension({ ...dependencies, toManagedUser: directory.toManagedUser }),
     userRoles,
+    userFields,
     setRoles: createSetRoles({ ...dependencies, toManagedUser: directory.toManagedUser }),
     foreignHashes,
     presentUser,
@@ -174,6 +179,7 @@ export function createAuthModule(context: ModuleContext<ListedAudit>, options: A
       await authPlugin(fastify, {
         ...{ auth: service, sendExport, pages, messages, secondFactors, home },
         ...{ cookieIn, activeOrganization },
+        hasUserFields: options.users.userFields !== undefined,
       });
     },
   };

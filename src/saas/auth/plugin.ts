@@ -21,6 +21,8 @@ import {
   LogoutBody,
   MeAnswer,
   PasswordBody,
+  PlainLoginCodeBody,
+  PlainRegisterBody,
   ReauthenticationAnswer,
   ReauthenticationBody,
   RefreshBody,
@@ -47,6 +49,8 @@ export interface AuthPluginOptions extends LinkPagesOptions {
   /** The token in the session cookie of a request that asks for its use. @throws ORIGIN_NOT_ALLOWED, VALIDATION_ERROR */
   cookieIn(request: FastifyRequest): string | undefined;
   activeOrganization: ActiveOrganization;
+  /** Whether the host has declared fields of users. */
+  hasUserFields: boolean;
 }
 
 /** The organization that is active in a session, as far as the user is a member of it. */
@@ -64,12 +68,13 @@ export async function authPlugin(fastify: FastifyTypebox, options: AuthPluginOpt
   const { auth, secondFactors } = options;
   const step = auth.secondFactorStep;
   if (step && secondFactors) await fastify.register(secondFactorPlugin, { auth, step, secondFactors });
-  if (auth.emailLogin) await mailedCodeRoutes(fastify, auth.emailLogin, options.messages);
+  if (auth.emailLogin) await mailedCodeRoutes(fastify, auth.emailLogin, options);
 }
 
 /** Routes that start, refresh, list and end sessions. */
 async function sessionRoutes(fastify: FastifyTypebox, options: AuthPluginOptions): Promise<void> {
-  const { auth, messages } = options;
+  const { auth, messages, hasUserFields } = options;
+  const NewAccount = hasUserFields ? RegisterBody : PlainRegisterBody;
   const open = { config: access('public'), bodyLimit: BODY_LIMIT };
   const duringMaintenance = {
     config: access('public', { duringMaintenance: true }),
@@ -79,8 +84,8 @@ async function sessionRoutes(fastify: FastifyTypebox, options: AuthPluginOptions
     '/auth/register',
     {
       ...open,
-      preValidation: rejectUnknownFields(RegisterBody, 'is not a field of a registration'),
-      schema: { body: RegisterBody, response: { 201: SignInAnswer, 202: Acknowledgement } },
+      preValidation: rejectUnknownFields(NewAccount, 'is not a field of a registration'),
+      schema: { body: NewAccount, response: { 201: SignInAnswer, 202: Acknowledgement } },
     },
     async (request, reply) => {
       const input = { ...request.body, locale: messages.negotiate(request) };
@@ -183,8 +188,9 @@ async function sessionRoutes(fastify: FastifyTypebox, options: AuthPluginOptions
 async function mailedCodeRoutes(
   fastify: FastifyTypebox,
   emailLogin: EmailLogin,
-  messages: Messages,
+  { messages, hasUserFields }: AuthPluginOptions,
 ): Promise<void> {
+  const body = hasUserFields ? LoginCodeBody : PlainLoginCodeBody;
   const route = { config: access('public'), bodyLimit: BODY_LIMIT };
 
   fastify.post(
@@ -199,7 +205,7 @@ async function mailedCodeRoutes(
 
   fastify.post(
     '/auth/email-login/redeem',
-    { ...route, schema: { body: LoginCodeBody, response: { 200: SignInAnswer } } },
+    { ...route, schema: { body, response: { 200: SignInAnswer } } },
     async (request) => {
       const given = { ...request.body, locale: messages.negotiate(request) };
       return ok(await emailLogin.redeem(given, requestSource(request)));

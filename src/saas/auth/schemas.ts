@@ -6,6 +6,7 @@ import {
   Closed,
   Email,
   Envelope,
+  NewUserFieldsInput,
   Nullable,
   OptionalName,
   PasswordInput,
@@ -13,6 +14,7 @@ import {
   Timestamp,
   Token,
   User,
+  UserFieldsInput,
 } from '../../core/http/schemas.js';
 import { newToken, secretWeakness } from '../../core/kernel/secrets.js';
 import { roleOptions } from './users/roles.js';
@@ -100,10 +102,16 @@ export const authOptions = {
 
 export type AuthConfiguration = Static<TObject<typeof authOptions>>;
 
-export const RegisterBody = Closed({
+export const PlainRegisterBody = Closed({
   email: Email,
   password: PasswordInput,
   name: Type.Optional(OptionalName),
+});
+
+/** With the option `userFields`. */
+export const RegisterBody = Closed({
+  ...PlainRegisterBody.properties,
+  fields: Type.Optional(NewUserFieldsInput),
 });
 
 export const LoginBody = Closed({ email: Email, password: PasswordInput });
@@ -231,7 +239,12 @@ const MailedCode = Type.String({
   pattern: '^\\P{Cs}{1,64}$',
   writeOnly: true,
 });
-export const LoginCodeBody = Closed({ loginToken: LoginToken, code: MailedCode });
+export const PlainLoginCodeBody = Closed({ loginToken: LoginToken, code: MailedCode });
+/** With the option `userFields`. */
+export const LoginCodeBody = Closed({
+  ...PlainLoginCodeBody.properties,
+  fields: Type.Optional(UserFieldsInput),
+});
 export const LoginTokenAnswer = Envelope(
   Type.Object({
     loginToken: Type.String({ description: 'For the code; only the client that requested it may have it.' }),

@@ -12,6 +12,7 @@ import { newId, type Random } from '../../core/kernel/secrets.js';
 import type { UsedLink } from '../../core/ops/used-links.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
 import type { BilledRecord } from '../billing/owners.js';
+import type { UserFieldRules } from './users/fields.js';
 import { publicMetadataOf, type StoredMetadata } from './users/metadata.js';
 
 export interface UserDocument extends BilledRecord {
@@ -30,7 +31,7 @@ export interface UserDocument extends BilledRecord {
   emailVersion?: number;
   /** In the application. Absent until some are given. */
   roles?: readonly string[];
-  /** Incremented by every change of the name, the address, the roles and the metadata by user or host, so that none is lost; absent before the first. */
+  /** Incremented by every change of the name, the address, the roles, the fields and the metadata by user or host, so that none is lost; absent before the first. */
   profileVersion?: number;
   /** When the address was last registered again. Written so that a registration takes as long as that of a new address. */
   registrationRepeatedAt?: number;
@@ -59,6 +60,8 @@ export interface UserDocument extends BilledRecord {
   /** JSON objects of the host: see `metadata.ts`. Absent if they are empty. */
   publicMetadata?: string;
   privateMetadata?: string;
+  /** A JSON object of the values of the host's fields: see `fields.ts`. Absent if it is empty. */
+  fields?: string;
   /** Incremented when the user becomes a member of an organization; absent before the first. */
   organizationRev?: number;
   createdAt: number;
@@ -158,11 +161,12 @@ export function newUserDocument(
     passwordHash?: string | undefined;
     emailVerified: boolean;
     metadata?: StoredMetadata;
+    fields?: string | undefined;
   },
   createdAt: number,
   { clock, random }: { clock: Clock; random: Random },
 ): UserDocument {
-  const { email, name, locale, passwordHash, emailVerified, metadata } = given;
+  const { email, name, locale, passwordHash, emailVerified, metadata, fields } = given;
   return {
     id: given.id ?? newId(USER_ID_PREFIX, clock, random),
     email: canonicalEmail(email),
@@ -170,6 +174,7 @@ export function newUserDocument(
     ...(locale ? { locale } : {}),
     ...(passwordHash ? { passwordHash } : {}),
     ...metadata,
+    ...(fields ? { fields } : {}),
     passwordVersion: 1,
     emailVerified,
     sessionEpoch: 0,
@@ -223,6 +228,7 @@ export function toUserView(
   user: UserDocument,
   subscription: SubscriptionSummary,
   roles?: readonly string[],
+  userFields?: UserFieldRules,
 ): User {
   return {
     id: user.id,
@@ -233,6 +239,7 @@ export function toUserView(
     ...(roles && { roles: roles.filter((role) => user.roles?.includes(role)) }),
     subscription,
     ...publicMetadataOf(user),
+    ...userFields?.present(user.fields),
   };
 }
 

@@ -12,6 +12,7 @@ import {
   PasskeySignInBody,
   PasskeySignUpBody,
   PasskeysAnswer,
+  PlainSignUpBeginBody,
   RemovalBody,
   RenameBody,
   SignUpBeginBody,
@@ -23,6 +24,8 @@ export interface PasskeyPluginOptions {
   /** The schema of the response to a sign-in. */
   signInResponse: TSchema;
   messages: Pick<Messages, 'negotiate'>;
+  /** Whether the host has declared fields of users. */
+  hasUserFields: boolean;
 }
 
 /** Sign-in, sign-up and the passkeys of an account, for pages of the application. */
@@ -33,9 +36,10 @@ export async function passkeyPlugin(fastify: FastifyTypebox, options: PasskeyPlu
 
 async function signInRoutes(
   fastify: FastifyTypebox,
-  { flows, signInResponse, messages }: PasskeyPluginOptions,
+  { flows, signInResponse, messages, hasUserFields }: PasskeyPluginOptions,
 ): Promise<void> {
   const route = { config: access('public'), bodyLimit: BODY_LIMIT };
+  const NewAccount = hasUserFields ? SignUpBeginBody : PlainSignUpBeginBody;
 
   fastify.post('/auth/passkey/begin', { ...route, schema: { response: { 200: BegunAnswer } } }, async () =>
     ok(flows.beginSignIn()),
@@ -51,8 +55,8 @@ async function signInRoutes(
     '/auth/register/passkey/begin',
     {
       ...route,
-      preValidation: rejectUnknownFields(SignUpBeginBody, 'is not a field of a registration'),
-      schema: { body: SignUpBeginBody, response: { 200: BegunAnswer } },
+      preValidation: rejectUnknownFields(NewAccount, 'is not a field of a registration'),
+      schema: { body: NewAccount, response: { 200: BegunAnswer } },
     },
     async (request) => ok(flows.beginSignUp(request.body)),
   );

@@ -4,6 +4,7 @@ import {
   DisplayName,
   Email,
   Envelope,
+  NewUserFieldsInput,
   OptionalName,
   PasswordInput,
   Timestamp,
@@ -16,7 +17,8 @@ const Base64url = Type.String({ accepts: 'base64url', maxLength: 8 * 1024, patte
 const Id = Type.String({ accepts: 'the id of a passkey', maxLength: 1364, pattern: '^[\\w-]+$' });
 const Ceremony = Type.String({
   accepts: 'the ceremony that the request for the options has returned',
-  pattern: '^[\\w.-]{1,4096}$',
+  // Those of a registration contain what the visitor typed.
+  pattern: '^[\\w.-]{1,8192}$',
   writeOnly: true,
 });
 
@@ -49,7 +51,10 @@ export const PasskeySignInBody = Closed({
     }),
   ),
 });
-export const SignUpBeginBody = Closed({ email: Email, name: Type.Optional(OptionalName) });
+const newAccount = { email: Email, name: Type.Optional(OptionalName) };
+export const PlainSignUpBeginBody = Closed(newAccount);
+/** With the option `userFields`. */
+export const SignUpBeginBody = Closed({ ...newAccount, fields: Type.Optional(NewUserFieldsInput) });
 export const PasskeySignUpBody = Closed({ ceremony: Ceremony, credential: Created });
 export const AddBody = Closed({ ceremony: Ceremony, credential: Created, name: Type.Optional(DisplayName) });
 export const RenameBody = Closed({ id: Id, name: DisplayName });

@@ -1,5 +1,6 @@
 import type { Identity } from '../../core/http/identity.js';
 import type { RequestSource } from '../../core/http/routes.js';
+import type { NewUserFields } from '../../core/http/user-metadata.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { Sealed } from '../../core/kernel/sealed.js';
 import { UniqueViolation } from '../../core/storage/collection.js';
@@ -14,7 +15,7 @@ import type { PasskeyView } from './schemas.js';
 export type Ceremony =
   | { kind: 'sign-in' }
   | { kind: 'add'; account: string }
-  | { kind: 'sign-up'; account: string; email: string; name?: string };
+  | { kind: 'sign-up'; account: string; email: string; name?: string; fields?: string };
 
 /** A ceremony for the browser: the options of WebAuthn, and a token that returns with the response. */
 export interface PasskeyCeremony {
@@ -26,6 +27,13 @@ export interface PasskeyCeremony {
 export interface CeremonyResponse {
   ceremony: string;
   credential: object;
+}
+
+/** What a visitor types before the passkey is created. */
+export interface NewAccount {
+  email: string;
+  name?: string;
+  fields?: NewUserFields;
 }
 
 /** Passkeys over the JSON API. The token of a ceremony is its form: the challenge is derived from it. */
@@ -75,10 +83,12 @@ export function createPasskeyFlows(deps: PasskeyFlowsDependencies) {
       return accounts.signIn(user, verificationToken, source);
     },
 
-    /** The same response for every address. */
-    beginSignUp({ email, name }: { email: string; name?: string }): PasskeyCeremony {
+    /** The same response for every address. @throws VALIDATION_ERROR for the fields */
+    beginSignUp({ email, name, fields: given }: NewAccount): PasskeyCeremony {
       const account = accounts.newId();
-      const form = ceremonies.seal({ kind: 'sign-up', account, email, ...(name && { name }) });
+      const fields = accounts.fieldsOf(given);
+      const person = { email, ...(name && { name }), ...(fields && { fields }) };
+      const form = ceremonies.seal({ kind: 'sign-up', account, ...person });
       return begun(
         form,
         service.firstCreationOptions({ id: account, handle: email, ...(name && { name }) }, form),
@@ -91,11 +101,11 @@ export function createPasskeyFlows(deps: PasskeyFlowsDependencies) {
       locale: string | undefined,
       source: RequestSource,
     ): Promise<SignedIn | null> {
-      const { account, email, name } = open('sign-up', form);
+      const { account, email, name, fields } = open('sign-up', form);
       const created = { form, credential: JSON.stringify(credential), name: nameOf(source) };
       const passkey = await service.first(account, created, source);
       if (!passkey) throw passkeyErrors.PASSKEY_REJECTED();
-      const registered = accounts.register({ id: account, email, name, locale }, passkey, source);
+      const registered = accounts.register({ id: account, email, name, fields, locale }, passkey, source);
       return registered.catch((error: unknown) => {
         throw error instanceof UniqueViolation ? passkeyErrors.PASSKEY_REJECTED() : error;
       });

@@ -1,10 +1,11 @@
+import { valueProblem } from '../../core/config/declared-values.js';
 import { createEncryption } from '../../core/kernel/encryption.js';
 import { type ErrorDetail, httpErrors } from '../../core/kernel/errors.js';
 import { suggestion } from '../../core/kernel/text.js';
 import { auditActor, changeDetail, type Operator } from '../../core/ops/audit.js';
 import type { Job } from '../../core/ops/jobs.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
-import { type CustomSettings, fieldOf, valueProblem } from './definitions.js';
+import { type CustomSettings, fieldOf } from './definitions.js';
 import { type CustomSettingsDocument, type CustomValue, settingsCollection } from './store.js';
 import { createVersionedDocument } from './versioned.js';
 
@@ -52,7 +53,9 @@ export function createCustomSettings(
     const definition = definitions[name];
     const value = Object.hasOwn(stored.values, name) ? stored.values[name] : undefined;
     if (!definition) return undefined;
-    return value === undefined || valueProblem(definition, value) !== undefined ? definition.default : value;
+    return value === undefined || valueProblem(definition.schema, value) !== undefined
+      ? definition.default
+      : value;
   };
 
   const secretOf = (name: string, { secrets }: CustomSettingsDocument): string | undefined =>
@@ -162,7 +165,7 @@ function problemsOf(definitions: CustomSettings, values: Readonly<Record<string,
     if (!definition) {
       return [{ path, message: `is not a setting.${suggestion(name, Object.keys(definitions))}` }];
     }
-    const message = value === null ? undefined : valueProblem(definition, value);
+    const message = value === null ? undefined : valueProblem(definition.schema, value);
     return message === undefined ? [] : [{ path, message }];
   });
 }

@@ -1,5 +1,5 @@
 import type { Static, TSchema } from 'typebox';
-import { problemsOf } from '../../core/config/options.js';
+import { choicesOf, kindOf, type ValueKind, valueProblem } from '../../core/config/declared-values.js';
 import type { CustomValue } from './store.js';
 
 /** A setting that the host declares and the operator changes in the admin area. */
@@ -27,19 +27,6 @@ export type CustomSettingsValues<D extends CustomSettings> = {
 };
 
 const NAME = /^[a-z]\w{0,63}$/i;
-const MAX_TEXT = 10_000;
-
-export type SettingKind = 'text' | 'choice' | 'integer' | 'number' | 'boolean';
-
-/** What the admin area can edit; `undefined` for any other schema. */
-function kindOf({ schema }: CustomSetting): SettingKind | undefined {
-  const { type, enum: choices } = schema as { type?: unknown; enum?: unknown };
-  if (Array.isArray(choices)) {
-    return choices.every((choice) => typeof choice === 'string') ? 'choice' : undefined;
-  }
-  if (type === 'string') return 'text';
-  return type === 'integer' || type === 'number' || type === 'boolean' ? type : undefined;
-}
 
 /** A setting as the admin area edits it. */
 export interface SettingField {
@@ -47,7 +34,7 @@ export interface SettingField {
   label: string;
   /** The `description` of the schema. */
   hint: string | undefined;
-  kind: SettingKind;
+  kind: ValueKind;
   choices: readonly string[];
   default: CustomValue | undefined;
   isPublic: boolean;
@@ -56,27 +43,17 @@ export interface SettingField {
 
 export function fieldOf(name: string, definition: CustomSetting): SettingField {
   const { schema, label = name, default: value } = definition;
-  const { description, enum: choices = [] } = schema as { description?: string; enum?: string[] };
+  const { description } = schema as { description?: string };
   return {
     name,
     label,
     hint: description,
-    kind: kindOf(definition) ?? 'text',
-    choices,
+    kind: kindOf(schema) ?? 'text',
+    choices: choicesOf(schema) ?? [],
     default: value,
     isPublic: definition.public === true,
     isSecret: definition.secret === true,
   };
-}
-
-/** Describes why a value does not fit a setting; `undefined` if it does. */
-export function valueProblem({ schema }: CustomSetting, value: unknown): string | undefined {
-  const [problem] = problemsOf(schema, value);
-  if (problem) return problem.message;
-  if (typeof value !== 'string') return undefined;
-  // The store rejects such texts.
-  if (!value.isWellFormed() || value.includes('\0')) return 'must be text without invalid characters';
-  return value.length > MAX_TEXT ? `must be at most ${MAX_TEXT} characters long` : undefined;
 }
 
 /** The problems of the host's declarations, as sentences. */
@@ -96,12 +73,12 @@ export function customSettingsProblems(definitions: CustomSettings, hasKey: bool
 
 function definitionProblem(name: string, definition: CustomSetting): string | undefined {
   if (!NAME.test(name)) return 'must have a name of letters, digits and underscores, like supportEmail.';
-  const kind = kindOf(definition);
+  const kind = kindOf(definition.schema);
   if (kind === undefined) return 'must have a schema of a text, number, boolean or enum of texts.';
   const { secret, default: value } = definition;
   if (secret && definition.public) return 'cannot be both secret and public.';
   if (secret && kind !== 'text') return 'is secret, so its schema must be a text.';
   if (secret && value !== undefined) return 'is secret, so it cannot have a default.';
-  const problem = value === undefined ? undefined : valueProblem(definition, value);
+  const problem = value === undefined ? undefined : valueProblem(definition.schema, value);
   return problem === undefined ? undefined : `has a default that ${problem}.`;
 }

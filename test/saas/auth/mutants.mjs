@@ -2,6 +2,26 @@
 // biome-ignore format: the rows of a table
 export default [
   {
+    name: 'values of fields are not validated', file: 'saas/auth/users/fields.ts', in: 'problemOf',
+    replace: 'if (value !== null) return textProblem(value) ?? valueProblem(schema, value, MAX_TEXT);', by: 'if (value !== null) return undefined;',
+    tests: [['saas/auth/user-fields', 'the user changes fields in the profile']],
+  },
+  {
+    name: 'a user writes what only the operator may', file: 'saas/auth/users/fields.ts', in: 'problemOf',
+    replace: "by !== 'operator' && isReadOnly(name)", by: "by === 'visitor' && isReadOnly(name)",
+    tests: [['saas/auth/user-fields', 'the user changes fields in the profile']],
+  },
+  {
+    name: 'a registration lacks what is required', file: 'saas/auth/users/fields.ts', in: 'change',
+    replace: "by === 'visitor' ? names.filter", by: "by === 'operator' ? names.filter",
+    tests: [['saas/auth/user-fields', 'a registration without a required field, or with a wrong one, is refused']],
+  },
+  {
+    name: 'the code of a mail registers with any values', file: 'saas/auth/sign-in/email-login.ts', in: 'redeem',
+    replace: "deps.userFields?.change(undefined, given, 'user')", by: "given === undefined ? undefined : JSON.stringify(given)",
+    tests: [['saas/auth/user-fields', 'an account by a mailed code has the fields of the request']],
+  },
+  {
     name: 'pages of other origins use the cookie', file: 'saas/auth/sessions/browser-sessions.ts', in: 'problemOf',
     replace: 'return isTrustedOrigin(headers, origins()) ?', by: 'return true ?',
     tests: [['saas/auth/browser-sessions', 'pages of other origins cannot use the cookie, unless they are named']],

@@ -20,17 +20,24 @@ export interface CodeAccountDependencies extends AuthDependencies, SignIn {
 
 const AMR = [FIRST_FACTOR.code];
 
+/** The language and the values of the host's fields, as stored, are for a new account only. */
+interface CodeSignIn {
+  email: string;
+  locale: string | undefined;
+  fields: string | undefined;
+}
+
 export function createCodeAccounts(deps: CodeAccountDependencies) {
   const { users, mails, throttle, audit, clock } = deps;
 
   /** Creates an account without a password. Null if there is one with the address. @throws REGISTRATION_DISABLED, RATE_LIMITED */
   const register = async (
     email: string,
-    locale: string | undefined,
+    { locale, fields }: Pick<CodeSignIn, 'locale' | 'fields'>,
     source: RequestSource,
   ): Promise<SignedIn | null> => {
-    await deps.admit({ email }, 'code', source);
-    const user = newUserDocument({ email, locale, emailVerified: true }, clock.now(), deps);
+    await deps.admit({ email, ...(fields && { fields }) }, 'code', source);
+    const user = newUserDocument({ email, locale, fields, emailVerified: true }, clock.now(), deps);
     const signedIn = await deps.createAccount(user, source, AMR).catch((error: unknown) => {
       if (error instanceof AppError && error.code === 'EMAIL_TAKEN') return null;
       throw error;
@@ -70,13 +77,13 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
   /** The account with a verified address; a sign-in if it was created for it. @throws CODE_EXPIRED, and those of `register` */
   const openAccount = async (
     { userId, epoch = 0 }: LoginCodeDocument,
-    { email, locale }: Parameters<CodeAccounts['signIn']>[1],
+    { email, ...given }: CodeSignIn,
     source: RequestSource,
   ): Promise<{ user: UserDocument } | { signedIn: SignedIn }> => {
     for (;;) {
       const user = await users.findOne({ email });
       if (!user && userId === undefined) {
-        const signedIn = await register(email, locale, source);
+        const signedIn = await register(email, given, source);
         if (signedIn) return { signedIn };
         continue;
       }
@@ -98,11 +105,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
      * @throws CODE_EXPIRED if the account was reset, suspended or deleted since the request; REGISTRATION_DISABLED,
      *   REGISTRATION_REJECTED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED, RATE_LIMITED
      */
-    async signIn(
-      document: LoginCodeDocument,
-      given: { email: string; locale: string | undefined },
-      source: RequestSource,
-    ): Promise<SignedIn> {
+    async signIn(document: LoginCodeDocument, given: CodeSignIn, source: RequestSource): Promise<SignedIn> {
       const opened = await openAccount(document, given, source);
       if ('signedIn' in opened) return opened.signedIn;
       const { user } = opened;

@@ -1,5 +1,6 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import type { RequestSource } from '../../../core/http/routes.js';
+import type { UserFieldsPatch } from '../../../core/http/user-metadata.js';
 import { addressBlock } from '../../../core/kernel/addresses.js';
 import { FUTURE_TOLERANCE_MS } from '../../../core/kernel/clock.js';
 import { createSealed } from '../../../core/kernel/sealed.js';
@@ -125,13 +126,21 @@ export function createEmailLogin(deps: CodeAccountDependencies, codes: LoginCode
     /**
      * Signs in, and verifies the address. A code works once, also if the request fails after that. An account whose address was not verified loses its password, sessions and everything else that signs in: a stranger may have
      * registered it.
-     * @throws INVALID_CODE, CODE_EXPIRED, REGISTRATION_DISABLED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED,
+     * @param given `fields` are for a new account only
+     * @throws VALIDATION_ERROR for the fields; INVALID_CODE, CODE_EXPIRED, REGISTRATION_DISABLED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED,
      *   RATE_LIMITED
      */
     async redeem(
-      { loginToken, code: typed, locale }: { loginToken: string; code: string; locale?: string | undefined },
+      {
+        loginToken,
+        code: typed,
+        locale,
+        fields: given,
+      }: { loginToken: string; code: string; locale?: string | undefined; fields?: UserFieldsPatch },
       source: RequestSource,
     ): Promise<SignedIn> {
+      // Before the code is used. Nobody knows yet whether there will be a new account, so none is demanded.
+      const fields = deps.userFields?.change(undefined, given, 'user');
       await throttle.count(authLimits.login, source.ip);
       const request = loginTokens.open(loginToken);
       if (!request) throw authErrors.CODE_EXPIRED();
@@ -140,7 +149,7 @@ export function createEmailLogin(deps: CodeAccountDependencies, codes: LoginCode
       const guess = { account: `login code of ${email}`, ip: source.ip, kind: 'code' } as const;
       const document = await throttle.attempt(guess, () => useCode(request, code, source));
       if (!document) throw authErrors.INVALID_CODE();
-      return accounts.signIn(document, { email, locale }, source);
+      return accounts.signIn(document, { email, locale, fields }, source);
     },
   };
 }

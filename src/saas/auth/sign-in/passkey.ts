@@ -32,6 +32,9 @@ export function createPasskeySignIn(deps: PasskeySignInDependencies) {
 
     newId: (): string => newId(USER_ID_PREFIX, clock, random),
 
+    /** What will be stored of the fields that a visitor gives. @throws VALIDATION_ERROR */
+    fieldsOf: (given: unknown) => deps.userFields?.change(undefined, given, 'visitor'),
+
     /**
      * Starts a session of a user whose passkey has signed.
      * @param verificationToken of a mailed link, which confirms the address
@@ -58,7 +61,14 @@ export function createPasskeySignIn(deps: PasskeySignInDependencies) {
      * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, RATE_LIMITED; UniqueViolation for the passkey
      */
     async register(
-      given: { id: string; email: string; name?: string | undefined; locale: string | undefined },
+      given: {
+        id: string;
+        email: string;
+        name?: string | undefined;
+        /** As stored. */
+        fields?: string | undefined;
+        locale: string | undefined;
+      },
       passkey: readonly CommitPart[],
       source: RequestSource,
     ): Promise<SignedIn | null> {

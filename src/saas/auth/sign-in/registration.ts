@@ -1,5 +1,6 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import type { RequestSource } from '../../../core/http/routes.js';
+import type { NewUserFields } from '../../../core/http/user-metadata.js';
 import type { CommitPart } from '../../../core/ops/commit.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
 import type { Limit } from '../../../core/throttle/limits.js';
@@ -69,24 +70,33 @@ export function createRegistration(deps: RegistrationDependencies) {
     /**
      * Returns the first session, or `null` when the address must be verified first: then the response and its duration
      * are the same for an existing account, whose owner gets a mail instead.
-     * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED, VALIDATION_ERROR for the password's length
+     * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED, VALIDATION_ERROR for the password's length and the fields
      */
     async register(
       {
         email,
         password,
         name,
+        fields: given,
         locale,
-      }: { email: string; password: string; name?: string; locale?: string | undefined },
+      }: {
+        email: string;
+        password: string;
+        name?: string;
+        fields?: NewUserFields;
+        locale?: string | undefined;
+      },
       source: RequestSource,
     ): Promise<SignedIn | null> {
+      const fields = deps.userFields?.change(undefined, given, 'visitor');
       passwordRules.validateFormat(password);
       await passwordRules.validateStrength(password, email);
-      await deps.admit({ email: canonicalEmail(email), ...(name && { name }) }, 'password', source);
+      const person = { email: canonicalEmail(email), ...(name && { name }), ...(fields && { fields }) };
+      await deps.admit(person, 'password', source);
       // Hashed before the lookup, so that existing accounts take as long as new ones.
       const passwordHash = await deps.passwords.hash(password, source.isDisconnected);
-      const given = { email, name, locale, passwordHash, emailVerified: false };
-      const user = newUserDocument(given, clock.now(), deps);
+      const profile = { email, name, fields, locale, passwordHash, emailVerified: false };
+      const user = newUserDocument(profile, clock.now(), deps);
       if (deps.verificationRequired) {
         await registerUnverified(user, source);
         return null;

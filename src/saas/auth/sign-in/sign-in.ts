@@ -34,13 +34,13 @@ export function createSignIn(deps: AuthDependencies & { newSession: SessionServi
      * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
      */
     async admit(
-      person: Pick<UserDocument, 'email' | 'name'>,
+      { fields, ...person }: Pick<UserDocument, 'email' | 'name' | 'fields'>,
       method: LoginMethod,
       source: RequestSource,
     ): Promise<void> {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
       await deps.throttle.count(authLimits.register, source.ip);
-      await beforeRegister?.(person, method, source);
+      await beforeRegister?.({ ...person, ...deps.userFields?.present(fields) }, method, source);
     },
 
     /**

@@ -18,6 +18,7 @@ import {
   type UserDocument,
   type Users,
 } from '../store.js';
+import { valuesIn } from './fields.js';
 import { privateMetadataOf } from './metadata.js';
 
 /** Streams the export of a user. @throws RATE_LIMITED */
@@ -90,6 +91,8 @@ export function createAccountExport(deps: AccountExportDependencies) {
     ...presentUser(user),
     ...(user.locale !== undefined && { locale: user.locale }),
     ...privateMetadataOf(user),
+    // Also those that are not shown any more.
+    ...(user.fields !== undefined && { fields: valuesIn(user.fields) }),
     ...(user.newEmail !== undefined && { newEmail: user.newEmail }),
     ...(user.grant && { granted: exportGrant(user.grant) }),
     ...Object.fromEntries(

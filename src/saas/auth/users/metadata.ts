@@ -1,4 +1,9 @@
-import type { MetadataPatch, PrivateMetadata, PublicMetadata } from '../../../core/http/user-metadata.js';
+import type {
+  MetadataPatch,
+  PrivateMetadata,
+  PublicMetadata,
+  UserFieldsPatch,
+} from '../../../core/http/user-metadata.js';
 import { invalidFields } from '../../../core/kernel/errors.js';
 
 /**
@@ -15,6 +20,8 @@ export interface MetadataInput {
   publicMetadata?: MetadataPatch<PublicMetadata>;
   /** Only the host reads it, and the export of the user's data contains it; at most 8 KiB of JSON. Changes as above. */
   privateMetadata?: MetadataPatch<PrivateMetadata>;
+  /** Values of the fields of the option `userFields`, also those that the user cannot write; `null` removes one. */
+  fields?: UserFieldsPatch;
 }
 
 export const METADATA_KINDS = ['publicMetadata', 'privateMetadata'] as const;

@@ -10,7 +10,14 @@ import { type LinkToken, newLinkToken, VERIFICATION_LINK_TTL_MS } from '../links
 import type { PasswordRules } from '../sign-in/credentials.js';
 import { ALL_LINK_FIELDS, isDisabled, type UserDocument } from '../store.js';
 import { METADATA_KINDS, type MetadataInput, mergeMetadata } from './metadata.js';
-import { findUser, profileProblems, trimmedProfile, type UserKey, userNotFound } from './users.js';
+import {
+  fieldsProblem,
+  findUser,
+  profileProblems,
+  trimmedProfile,
+  type UserKey,
+  userNotFound,
+} from './users.js';
 
 /** What a host changes about a user; what is absent stays as it is. */
 export interface UserChange extends MetadataInput {
@@ -48,11 +55,12 @@ export function createUserUpdate(deps: AuthDependencies & { passwordRules: Passw
   ): Promise<CommitPart[]> => {
     const { id } = after;
     const setsPassword = inc.passwordVersion !== undefined;
-    // Never the values of metadata: the user reads the audit.
+    // Never the values of metadata and fields: the user reads the audit.
     const detail = JSON.stringify({
       ...JSON.parse(changeDetail(profileOf(before), profileOf(after))),
       ...(setsPassword && { password: 'set' }),
       ...(METADATA_KINDS.some((kind) => before[kind] !== after[kind]) && { metadata: 'changed' }),
+      ...(before.fields !== after.fields && { fields: 'changed' }),
     });
     return [
       audit.entry({ event: 'user.updated', subject: id, ...auditActor(operator), detail }),
@@ -78,7 +86,7 @@ export function createUserUpdate(deps: AuthDependencies & { passwordRules: Passw
      */
     async update(by: UserKey, given: UserChange, operator?: Operator): Promise<UserDocument> {
       const change = trimmedProfile(given);
-      validateChange(change);
+      validateChange(change, deps.userFields);
       const { password } = change;
       let passwordHash: string | undefined;
       let key = by;
@@ -90,7 +98,13 @@ export function createUserUpdate(deps: AuthDependencies & { passwordRules: Passw
         const email = change.email === undefined ? user.email : canonicalEmail(change.email);
         if (password !== undefined) passwordHash ??= await hashOf(password, email);
         const link = newLinkToken(user.id, VERIFICATION_LINK_TTL_MS, deps);
-        const write = writeOf(user, { ...change, email }, { passwordHash, link, mark: deps.profileMark() });
+        const { userFields } = deps;
+        const fields = userFields ? userFields.change(user.fields, change.fields, 'operator') : user.fields;
+        const write = writeOf(
+          user,
+          { ...change, email },
+          { passwordHash, link, mark: deps.profileMark(), fields },
+        );
         if (!write) return { result: user };
         const { where, ...changes } = write;
         const result = applyChange(user, changes);
@@ -115,7 +129,7 @@ interface UserWrite extends Change<UserDocument> {
 
 const profileOf = ({ email, name, emailVerified }: UserDocument) => ({ email, name, emailVerified });
 
-const OPTIONAL_FIELDS = ['name', ...METADATA_KINDS] as const;
+const OPTIONAL_FIELDS = ['name', 'fields', ...METADATA_KINDS] as const;
 
 /** Null if the change has no effect. */
 function writeOf(
@@ -125,7 +139,13 @@ function writeOf(
     passwordHash,
     link,
     mark,
-  }: { passwordHash: string | undefined; link: LinkToken; mark: Partial<UserDocument> },
+    fields,
+  }: {
+    passwordHash: string | undefined;
+    link: LinkToken;
+    mark: Partial<UserDocument>;
+    fields: string | undefined;
+  },
 ): UserWrite | null {
   const { email } = change;
   const isMoved = email !== user.email;
@@ -136,9 +156,10 @@ function writeOf(
     emailVerified: change.emailVerified ?? (!isMoved && user.emailVerified),
     publicMetadata: metadata.publicMetadata,
     privateMetadata: metadata.privateMetadata,
+    fields,
   };
-  const fields = Object.keys(profile) as (keyof typeof profile)[];
-  const changed = fields.filter((field) => profile[field] !== user[field]);
+  const names = Object.keys(profile) as (keyof typeof profile)[];
+  const changed = names.filter((field) => profile[field] !== user[field]);
   const isPresent = (field: keyof typeof profile) => profile[field] !== undefined;
   const setsPassword = passwordHash !== undefined;
   if (changed.length === 0 && !setsPassword) return null;
@@ -175,11 +196,12 @@ function writeOf(
 }
 
 /** Validates the types, too, because the change may come from JavaScript. @throws VALIDATION_ERROR */
-function validateChange(change: UserChange): void {
-  const known = ['name', 'email', 'emailVerified', 'password', ...METADATA_KINDS];
+function validateChange(change: UserChange, rules: AuthDependencies['userFields']): void {
+  const known = ['name', 'email', 'emailVerified', 'password', 'fields', ...METADATA_KINDS];
   const unknown = Object.keys(change).filter((field) => !known.includes(field));
   const problems = {
     ...profileProblems(change),
+    fields: fieldsProblem(change.fields, rules),
     password: change.password !== undefined && typeof change.password !== 'string' && 'must be a string',
     ...Object.fromEntries(unknown.map((field) => [field, 'is not a field that can be changed'])),
   };

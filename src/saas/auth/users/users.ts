@@ -8,7 +8,7 @@ import {
   toTimestampOrNull,
   type User,
 } from '../../../core/http/schemas.js';
-import type { PrivateMetadata } from '../../../core/http/user-metadata.js';
+import type { PrivateMetadata, UserFieldsPatch } from '../../../core/http/user-metadata.js';
 import { type Clock, timesOf } from '../../../core/kernel/clock.js';
 import { type ErrorDetail, httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import type { Random } from '../../../core/kernel/secrets.js';
@@ -25,6 +25,7 @@ import {
   type Write,
 } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
+import { applyChange } from '../../../core/storage/semantics.js';
 import { authErrors } from '../errors.js';
 import type { AuthEvents } from '../events.js';
 import type { ForeignHashes } from '../import/foreign-hashes.js';
@@ -36,7 +37,14 @@ import {
   type UserDocument,
   type Users,
 } from '../store.js';
-import { type MetadataInput, mergeMetadata, metadataProblem, privateMetadataOf } from './metadata.js';
+import type { UserFieldRules } from './fields.js';
+import {
+  type METADATA_KINDS,
+  type MetadataInput,
+  mergeMetadata,
+  metadataProblem,
+  privateMetadataOf,
+} from './metadata.js';
 
 /** Identifies a user by id, or by e-mail address in any case. */
 export type UserKey = { id: string } | { email: string };
@@ -75,6 +83,14 @@ export async function findUser(users: Users, by: UserKey): Promise<UserDocument 
   return matchesSchema(email, Email) ? users.findOne({ email }) : null;
 }
 
+const PROFILE = ['name', 'fields'] as const;
+
+/** What is absent stays as it is. */
+export interface ProfileChange {
+  name?: string | undefined;
+  fields?: UserFieldsPatch | undefined;
+}
+
 /** What other domains and the host application can do with users. */
 export type UserDirectory = ReturnType<typeof createUserDirectory>;
 
@@ -90,7 +106,7 @@ export function createUserDirectory(
     profileChanged: Effect;
   },
 ) {
-  const { users, presentUser } = deps;
+  const { users, presentUser, userFields } = deps;
   const toManagedUser = (user: UserDocument): ManagedUser => ({
     ...presentUser(user),
     suspendedAt: toTimestampOrNull(user.suspendedAt),
@@ -125,28 +141,38 @@ export function createUserDirectory(
       return toManagedUser(await insertUser(input, deps, created));
     },
     /**
-     * Changes the display name; an empty one removes it.
+     * Changes the display name, of which an empty one removes it, and the fields that the user can write.
      * @param operator who does it instead of the user, for the audit
-     * @throws UNAUTHENTICATED when the user has been deleted
+     * @throws UNAUTHENTICATED when the user has been deleted; VALIDATION_ERROR for the fields
      */
-    rename(id: string, given: string, operator?: Operator): Promise<User> {
-      const name = given.trim();
+    changeProfile(id: string, given: ProfileChange, operator?: Operator): Promise<User> {
       return decideAndCommit(deps.commit, async () => {
         const before = await users.findOne({ id });
         if (!before || before.deletingAt !== undefined) throw httpErrors.UNAUTHENTICATED();
-        const { name: former = '', profileVersion = null } = before;
-        const { name: _, ...nameless } = before;
-        const result = presentUser(name === '' ? nameless : { ...before, name });
-        if (name === former) return { result };
-        const mark = deps.profileMark();
-        const change = name === '' ? { set: mark, unset: ['name'] as const } : { set: { ...mark, name } };
-        const detail = changeDetail({ name: before.name }, { name: name || undefined });
+        const { profileVersion = null } = before;
+        const after = {
+          name: (given.name ?? before.name)?.trim() || undefined,
+          fields: userFields ? userFields.change(before.fields, given.fields, 'user') : before.fields,
+        };
+        const isRenamed = after.name !== before.name;
+        const changed = PROFILE.filter((field) => after[field] !== before[field]);
+        const change = {
+          set: {
+            ...(isRenamed && deps.profileMark()),
+            ...Object.fromEntries(changed.flatMap((field) => (after[field] ? [[field, after[field]]] : []))),
+          },
+          unset: changed.filter((field) => !after[field]),
+          inc: { profileVersion: 1 },
+        };
+        const result = presentUser(applyChange(before, change));
+        if (changed.length === 0) return { result };
+        const detail = changeDetail({ name: before.name }, { name: after.name });
         const parts = [
-          users.changing({ id, profileVersion, deletingAt: null }, { ...change, inc: { profileVersion: 1 } }),
+          users.changing({ id, profileVersion, deletingAt: null }, change),
           await deps.event('user.updated', { userId: id, user: result }),
           operator &&
             deps.audit.entry({ event: 'user.renamed', subject: id, ...auditActor(operator), detail }),
-          deps.profileChanged,
+          isRenamed ? deps.profileChanged : undefined,
         ];
         return { parts, result };
       });
@@ -262,6 +288,8 @@ export interface NewUserDependencies {
   customers: CustomerOwners;
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
+  /** Absent without the option. */
+  userFields?: UserFieldRules | undefined;
   siteName(): Promise<string>;
   clock: Clock;
   random: Random;
@@ -288,7 +316,9 @@ export async function insertUser(
   if (password !== undefined) await deps.passwordPolicy.validate(password, [email, await deps.siteName()]);
   const passwordHash = password === undefined ? input.passwordHash : await passwords.hash(password);
   const metadata = mergeMetadata({}, input);
-  const user = newUserDocument({ id, email, name, passwordHash, emailVerified, metadata }, createdAt, deps);
+  const fields = deps.userFields?.change(undefined, input.fields, 'operator');
+  const profile = { id, email, name, passwordHash, emailVerified, metadata, fields };
+  const user = newUserDocument(profile, createdAt, deps);
   const { customerId } = given;
   await deps.storeUser(user, { record: recordOf?.(user.id), customerId }).catch(async (error: unknown) => {
     if (!(error instanceof UniqueViolation)) throw error;
@@ -305,7 +335,7 @@ export async function insertUser(
 /** Validates the types, too, because the input may come from JavaScript or from a file. */
 function validateNewUser(
   input: Partial<Record<keyof NewUser, unknown>>,
-  { passwords, clock }: NewUserDependencies,
+  { passwords, clock, userFields }: NewUserDependencies,
 ): ErrorDetail[] {
   const { id, email, password, passwordHash, createdAt, customerId } = input;
   const problems: Record<keyof NewUser, string | null | false> = {
@@ -313,6 +343,7 @@ function validateNewUser(
       !(id === undefined || (typeof id === 'string' && USER_ID.test(id))) &&
       `must have 1 to 64 letters, digits, _ and -; given: ${formatValue(id)}`,
     ...profileProblems({ ...input, email: email ?? null }),
+    fields: fieldsProblem(input.fields, userFields),
     password:
       password !== undefined &&
       (typeof password === 'string' ? passwords.problem(password) : 'must be a string'),
@@ -351,7 +382,13 @@ export function trimmedProfile<T extends { email?: unknown; name?: unknown }>(gi
 }
 
 /** What a host can give at the creation and change later. */
-type GivenProfile = Partial<Record<'email' | 'name' | 'emailVerified' | keyof MetadataInput, unknown>>;
+type GivenProfile = Partial<
+  Record<'email' | 'name' | 'emailVerified' | (typeof METADATA_KINDS)[number], unknown>
+>;
+
+/** Their values are validated when they are merged with those that are stored. */
+export const fieldsProblem = (given: unknown, rules: UserFieldRules | undefined): string | false =>
+  given !== undefined && rules === undefined && "needs the option 'userFields', which declares them";
 
 /** The problem of each field that is given. */
 export function profileProblems({
