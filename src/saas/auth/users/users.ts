@@ -8,12 +8,11 @@ import {
   toTimestampOrNull,
   type User,
 } from '../../../core/http/schemas.js';
-import type { PrivateMetadata, UserFieldsPatch } from '../../../core/http/user-metadata.js';
+import type { PrivateMetadata } from '../../../core/http/user-metadata.js';
 import { type Clock, timesOf } from '../../../core/kernel/clock.js';
 import { type ErrorDetail, httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import type { Random } from '../../../core/kernel/secrets.js';
-import { type Audit, auditActor, changeDetail, type Operator } from '../../../core/ops/audit.js';
-import { type CommitParts, decideAndCommit, type Effect } from '../../../core/ops/commit.js';
+import type { CommitParts, Effect } from '../../../core/ops/commit.js';
 import type { EventOf } from '../../../core/ops/events.js';
 import type { PasswordPolicy } from '../../../core/passwords/common.js';
 import type { Passwords } from '../../../core/passwords/hasher.js';
@@ -25,14 +24,12 @@ import {
   type Write,
 } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
-import { applyChange } from '../../../core/storage/semantics.js';
 import { authErrors } from '../errors.js';
 import type { AuthEvents } from '../events.js';
 import type { ForeignHashes } from '../import/foreign-hashes.js';
 import {
   newUserDocument,
   type PresentUser,
-  type ProfileMark,
   USER_ID_PREFIX,
   type UserDocument,
   type Users,
@@ -45,6 +42,7 @@ import {
   metadataProblem,
   privateMetadataOf,
 } from './metadata.js';
+import { createChangeProfile, type ProfileChangeDependencies } from './profile-change.js';
 
 /** Identifies a user by id, or by e-mail address in any case. */
 export type UserKey = { id: string } | { email: string };
@@ -83,30 +81,11 @@ export async function findUser(users: Users, by: UserKey): Promise<UserDocument 
   return matchesSchema(email, Email) ? users.findOne({ email }) : null;
 }
 
-const PROFILE = ['name', 'fields'] as const;
-
-/** What is absent stays as it is. */
-export interface ProfileChange {
-  name?: string | undefined;
-  fields?: UserFieldsPatch | undefined;
-}
-
 /** What other domains and the host application can do with users. */
 export type UserDirectory = ReturnType<typeof createUserDirectory>;
 
-export function createUserDirectory(
-  deps: NewUserDependencies & {
-    users: Users;
-    presentUser: PresentUser;
-    commit: CommitParts;
-    event: EventOf<AuthEvents>;
-    audit: Audit;
-    profileMark: ProfileMark;
-    /** In the commit of a new name, so that other systems receive it soon. */
-    profileChanged: Effect;
-  },
-) {
-  const { users, presentUser, userFields } = deps;
+export function createUserDirectory(deps: NewUserDependencies & ProfileChangeDependencies) {
+  const { users, presentUser } = deps;
   const toManagedUser = (user: UserDocument): ManagedUser => ({
     ...presentUser(user),
     suspendedAt: toTimestampOrNull(user.suspendedAt),
@@ -140,43 +119,7 @@ export function createUserDirectory(
       const created = (subject: string) => deps.audit.entry({ event: 'user.created', subject, ip: 'local' });
       return toManagedUser(await insertUser(input, deps, created));
     },
-    /**
-     * Changes the display name, of which an empty one removes it, and the fields that the user can write.
-     * @param operator who does it instead of the user, for the audit
-     * @throws UNAUTHENTICATED when the user has been deleted; VALIDATION_ERROR for the fields
-     */
-    changeProfile(id: string, given: ProfileChange, operator?: Operator): Promise<User> {
-      return decideAndCommit(deps.commit, async () => {
-        const before = await users.findOne({ id });
-        if (!before || before.deletingAt !== undefined) throw httpErrors.UNAUTHENTICATED();
-        const { profileVersion = null } = before;
-        const after = {
-          name: (given.name ?? before.name)?.trim() || undefined,
-          fields: userFields ? userFields.change(before.fields, given.fields, 'user') : before.fields,
-        };
-        const isRenamed = after.name !== before.name;
-        const changed = PROFILE.filter((field) => after[field] !== before[field]);
-        const change = {
-          set: {
-            ...(isRenamed && deps.profileMark()),
-            ...Object.fromEntries(changed.flatMap((field) => (after[field] ? [[field, after[field]]] : []))),
-          },
-          unset: changed.filter((field) => !after[field]),
-          inc: { profileVersion: 1 },
-        };
-        const result = presentUser(applyChange(before, change));
-        if (changed.length === 0) return { result };
-        const detail = changeDetail({ name: before.name }, { name: after.name });
-        const parts = [
-          users.changing({ id, profileVersion, deletingAt: null }, change),
-          await deps.event('user.updated', { userId: id, user: result }),
-          operator &&
-            deps.audit.entry({ event: 'user.renamed', subject: id, ...auditActor(operator), detail }),
-          isRenamed ? deps.profileChanged : undefined,
-        ];
-        return { parts, result };
-      });
-    },
+    changeProfile: createChangeProfile(deps),
     estimate: (): Promise<Estimate> => users.estimate(),
     async listNewest(limit: number): Promise<User[]> {
       const { items } = await users.page({ sort: 'createdAt', desc: true, limit });
