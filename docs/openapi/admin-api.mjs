@@ -37,6 +37,7 @@ export const adminUsers = {
       id: 'adminSendVerification',
     }),
     user('roles', 'Replace the roles of a user', { id: 'adminSetRoles' }),
+    user('fields', 'Change the fields of a user', { id: 'adminSetFields' }),
     user('grant', 'Give a user a plan without payment', { id: 'adminGrantPlan' }),
     user('revoke-grant', 'Take back a plan that was given', { id: 'adminRevokeGrant' }),
     user('remove-second-factor', 'Remove the second factor of a user', {

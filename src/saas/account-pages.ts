@@ -24,7 +24,7 @@ export type AccountPages = NonNullable<Awaited<ReturnType<typeof openAccountPage
 export async function openAccountPages(base: SaasBase, modules: SaasModules) {
   const { context, values, publicUrl, mountedAt, below, accountHref: path, secrets, origins } = base;
   const { auth, billing, settings, loginProviders, agents, passkeys, keys, messages, pages } = modules;
-  const { organizations } = modules;
+  const { organizations, users } = modules;
   if (!values.accountPages) return undefined;
   const [{ createAccountModule }, { createUserPagesModule }] = await Promise.all([
     import('../shared/account-pages/module.js'),
@@ -47,6 +47,8 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
     passkeys: passkeys && { ...passkeys.flows, script },
     billing: values.paymentSecretKey === undefined ? undefined : billing,
     organizations,
+    userFields: users.userFields,
+    changeProfile: users.directory.changeProfile,
     formatAmount,
     sessionCookie: auth.sessionCookie,
     origins,

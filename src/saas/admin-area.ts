@@ -77,6 +77,8 @@ function userAdministrationOf(
     suspension: users.suspension,
     userRoles: users.userRoles,
     setRoles: users.setRoles,
+    userFields: users.userFields,
+    update: auth.service.update,
     impersonationHref:
       values.accountPages && values.impersonationRoles
         ? (id) => `${accountHref()}/impersonate?user=${id}`

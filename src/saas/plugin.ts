@@ -123,6 +123,7 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
     outbox: email.service,
     publicUrl,
     mountedAt,
+    userFields: users.userFields,
   });
   const readUser = createReadUser(userDocuments, mails);
   const secondFactors = await openSecondFactors(base, { issuer: brand.name, readUser });

@@ -167,6 +167,11 @@ export const UserFieldsInput = declaredObject<UserFieldsPatch>(
   'Values of the fields of the option `userFields` that change; `null` removes one.',
 );
 
+export const OperatedUserFieldsInput = declaredObject<UserFieldsPatch>(
+  'OperatedUserFields',
+  'Values of the fields of the option `userFields` that change, also those that users cannot write; `null` removes one.',
+);
+
 /** A user in responses. */
 export const User = Type.Object({
   id: Type.String(),

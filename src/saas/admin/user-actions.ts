@@ -1,17 +1,20 @@
 import { Type } from 'typebox';
+import { parseTyped } from '../../core/config/declared-values.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { OptionalName, toTimestamp } from '../../core/http/schemas.js';
+import { OperatedUserFieldsInput, OptionalName, toTimestamp } from '../../core/http/schemas.js';
 import { type Clock, DAY } from '../../core/kernel/clock.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import type { Operator } from '../../core/ops/audit.js';
-import { actionsOn, registerAction } from '../../shared/console-kit/actions.js';
+import { actionsOn, type Input, registerAction } from '../../shared/console-kit/actions.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import type { FactorService } from '../../shared/factors/service.js';
 import type { PasskeyService } from '../../shared/passkeys/service.js';
 import type { AccountAdministration } from '../auth/users/administration.js';
 import type { AccountDeletion } from '../auth/users/deletion.js';
+import type { FieldInput, UserFieldRules } from '../auth/users/fields.js';
 import type { SetRoles } from '../auth/users/role-change.js';
 import type { Suspension } from '../auth/users/suspension.js';
+import type { UserUpdate } from '../auth/users/user-update.js';
 import type { UserDirectory } from '../auth/users/users.js';
 import type { Grants } from '../billing/grants.js';
 import type { Quotas } from '../billing/quotas/service.js';
@@ -26,6 +29,9 @@ export interface UserAdministration {
   /** Those of the application; undefined if it has none. */
   userRoles: readonly string[] | undefined;
   setRoles: SetRoles;
+  /** Those that the host declares; absent without the option. */
+  userFields: UserFieldRules | undefined;
+  update: UserUpdate['update'];
   /** Where a user with a role for it acts as this one; undefined if nobody can. */
   impersonationHref: ((id: string) => string) | undefined;
   grants: Grants;
@@ -61,7 +67,7 @@ export function linksTo(
     secondFactorSince,
     passkeys,
   }: OperatedUser & { secondFactorSince: string | null; passkeys: number },
-  { resync, userRoles, impersonationHref }: UserAdministration,
+  { resync, userRoles, userFields, impersonationHref }: UserAdministration,
 ) {
   const links: [verb: string, label: string, applies: boolean][] = [
     ['rename', 'Change name', true],
@@ -69,6 +75,7 @@ export function linksTo(
     ['send-verification', 'Send a verification link', state === 'active' && !emailVerified],
     ['end-sessions', 'End all sessions', state === 'active'],
     ['roles', 'Change roles', userRoles !== undefined],
+    ['fields', 'Change fields', userFields !== undefined],
     ['grant', granted === null ? 'Grant a plan' : 'Change the granted plan', true],
     ['revoke-grant', 'Withdraw the granted plan', granted !== null],
     ['resync', 'Sync with the payment provider', resync !== undefined],
@@ -122,6 +129,24 @@ export async function userActionsPlugin(
       values: ({ roles = [] }) => ({ roles: roles.join(', ') }),
       run: ({ id }, { roles = '' }, by) => users.setRoles({ id }, roles.match(/[^, ]+/g) ?? [], by),
       done: 'The roles were changed.',
+    });
+  }
+
+  if (users.userFields) {
+    const { inputs } = users.userFields;
+    const valuesOf = (typed: Record<string, string>) =>
+      inputs.map(({ name, kind }) => [name, parseTyped(typed[inputName(name)] ?? '', kind)]);
+    await register('fields', {
+      title: ({ email }) => `Change the fields of ${email}`,
+      consequences: 'The application reads the values from the next request on. An empty one is removed.',
+      button: 'Change fields',
+      fields: Type.Object({ fields: OperatedUserFieldsInput }),
+      inputs: inputs.map(inputFor),
+      values: ({ fields = {} }) =>
+        Object.fromEntries(Object.entries(fields).map(([name, value]) => [inputName(name), String(value)])),
+      fromForm: (typed) => ({ fields: Object.fromEntries(valuesOf(typed)) }),
+      run: ({ id }, { fields }, by) => users.update({ id }, { fields }, by),
+      done: 'The fields were changed.',
     });
   }
 
@@ -223,6 +248,20 @@ export async function userActionsPlugin(
     done: 'The session has ended.',
     returnTo: ({ userId }) => `users/${userId}`,
   });
+}
+
+/** As errors name it. */
+const inputName = (name: string): string => `fields.${name}`;
+
+function inputFor({ name, label, hint, kind, choices, maxLength }: FieldInput): Input {
+  const values = kind === 'boolean' ? ['true', 'false'] : choices;
+  return {
+    name: inputName(name),
+    label,
+    ...(hint !== undefined && { hint }),
+    ...(maxLength !== undefined && { maxLength }),
+    ...(values.length > 0 && { options: ['', ...values].map((value) => ({ value, label: value || 'Not set' })) }),
+  };
 }
 
 /** The actions on what an owner of subscriptions holds: a user or an organization. */

@@ -216,7 +216,7 @@ const writeGrant = (granted: OperatedUser['granted']): string => {
   return granted.until ? `${granted.plan} until ${toMinute(granted.until)}` : granted.plan;
 };
 
-function factsOf(user: UserDetails, { secondFactors, passkeys }: UserAdministration): DetailRow[] {
+function factsOf(user: UserDetails, { secondFactors, passkeys, userFields }: UserAdministration): DetailRow[] {
   const { id, name, roles, emailVerified, state, suspendedAt, hasPassword, createdAt } = user;
   const { secondFactorSince, publicMetadata, privateMetadata } = user;
   const factor = secondFactorSince === null ? 'not set' : `set up on ${toMinute(secondFactorSince)}`;
@@ -227,6 +227,10 @@ function factsOf(user: UserDetails, { secondFactors, passkeys }: UserAdministrat
     { label: 'Address', text: emailVerified ? 'verified' : 'not verified' },
     { label: 'State', text: state + since },
     { label: 'Roles', text: roles ? roles.join(', ') || 'none' : null },
+    ...(userFields?.inputs ?? []).map(({ name, label }) => {
+      const value = (user.fields as Record<string, unknown> | undefined)?.[name];
+      return { label, text: value === undefined ? null : String(value) };
+    }),
     { label: 'Password', text: hasPassword ? 'set' : 'not set' },
     { label: 'Second factor', text: secondFactors ? factor : null },
     { label: 'Passkeys', text: passkeys ? String(user.passkeys) : null },

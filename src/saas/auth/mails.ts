@@ -19,6 +19,8 @@ export interface Addressee {
 
 export interface Recipient extends Addressee {
   name?: string;
+  /** As stored. */
+  fields?: string;
   emailVerified: boolean;
   signInRevision?: number;
 }
@@ -36,13 +38,15 @@ export interface AccountMailOptions {
     /** Absent if the application has no page for the code. */
     login?: (() => string) | undefined;
   };
+  /** The values of the fields that the host declares; absent without the option. */
+  fieldValues?: ((stored: string | undefined) => Record<string, string>) | undefined;
   clock: Clock;
 }
 
-export function createAccountMails({ outbox, pages, clock }: AccountMailOptions) {
+export function createAccountMails({ outbox, pages, fieldValues, clock }: AccountMailOptions) {
   /** Only at a verified address: anyone can register the address of another person with an advertisement as the name. */
-  const greeting = ({ name, emailVerified }: { name?: string; emailVerified: boolean }) =>
-    name !== undefined && emailVerified ? { name } : {};
+  const greeting = ({ name, fields, emailVerified }: Pick<Recipient, 'name' | 'fields' | 'emailVerified'>) =>
+    emailVerified ? { ...(name !== undefined && { name }), ...fieldValues?.(fields) } : {};
   const inDays = (days: number) => clock.now() + days * DAY;
 
   const detailsOf = (source: ReportedSource) => requestDetails(source, clock.now());

@@ -23,7 +23,7 @@ import type { registerSessionTokenKinds } from './sessions/jwt.js';
 import { createSessionTokens } from './sessions/tokens.js';
 import { type PresentUser, type ProfileMark, sessionCollection, toUserView, type Users } from './store.js';
 import { createAccountExport, createSendExport } from './users/export.js';
-import { createUserFields, type UserFields } from './users/fields.js';
+import { createUserFields, type UserFieldRules, type UserFields } from './users/fields.js';
 import { createSetRoles } from './users/role-change.js';
 import { createSuspension } from './users/suspension.js';
 import { createUserLists } from './users/user-lists.js';
@@ -81,12 +81,13 @@ export interface AccountMailsModuleOptions {
   publicUrl(): string;
   /** The public path under which the pages are mounted. */
   mountedAt(): string;
+  userFields: UserFieldRules | undefined;
 }
 
 /** The mails about accounts. */
 export function createAccountMailsModule(
   { clock }: ModuleContext,
-  { config, outbox, publicUrl, mountedAt }: AccountMailsModuleOptions,
+  { config, outbox, publicUrl, mountedAt, userFields }: AccountMailsModuleOptions,
 ) {
   const pageUrl = (configured: string | undefined, own: string) => () =>
     publicUrl() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
@@ -99,6 +100,7 @@ export function createAccountMailsModule(
       login:
         config.emailLoginUrlRelative === undefined ? undefined : pageUrl(config.emailLoginUrlRelative, ''),
     },
+    fieldValues: userFields?.mailValues,
     clock,
   });
   return { mails };

@@ -7,6 +7,8 @@ import type { Random } from '../../core/kernel/secrets.js';
 import type { AgentAccounts } from '../agents/service.js';
 import type { AuthService } from '../auth/service.js';
 import type { SessionCookie } from '../auth/sessions/browser-sessions.js';
+import type { UserFieldRules } from '../auth/users/fields.js';
+import type { UserDirectory } from '../auth/users/users.js';
 import type { formatAmount } from '../billing/mails.js';
 import type { BillingModule } from '../billing/module.js';
 import type { KeyService } from '../keys/service.js';
@@ -34,6 +36,9 @@ export interface UserPagesModuleOptions {
   billing: BillingModule | undefined;
   /** Absent if organizations are not enabled. */
   organizations: OrganizationsModule | undefined;
+  /** The fields of users that the host declares; absent without the option. */
+  userFields: UserFieldRules | undefined;
+  changeProfile: UserDirectory['changeProfile'];
   formatAmount: typeof formatAmount;
   /** The cookie of the API with the refresh token. */
   sessionCookie: SessionCookie;

@@ -5,6 +5,7 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { Section } from '../../shared/account-pages/page.js';
 import type { PageContext, UserPagesModuleOptions } from './context.js';
+import { createFieldForm, type FieldForm } from './fields.js';
 import { IMPERSONATION_PAGE } from './impersonation.js';
 import { INVITATION_PAGE } from './invitation.js';
 import { userPagesPlugin } from './plugin.js';
@@ -32,13 +33,14 @@ export function createUserPagesModule({ clock, random }: ModuleContext, options:
     cookieOf: (name) => createSealedCookie(name, publicUrl, sealing),
   };
   const signInPages = createSignInPages(context);
-  const signUpForm = createSignUpForm(context, signInPages);
+  const fieldForm = createFieldForm(options.userFields);
+  const signUpForm = createSignUpForm(context, signInPages, fieldForm);
   return {
     sessions,
     signInPages,
     /** The pages that a sign-in can return to, below the account page. */
     paths: [
-      ...['/address', '/providers', '/agents', '/keys', '/billing', '/export', '/sign-out'],
+      ...['/address', '/details', '/providers', '/agents', '/keys', '/billing', '/export', '/sign-out'],
       ...[INVITATION_PAGE, IMPERSONATION_PAGE],
       ORGANIZATION_PAGE,
       '/organization',
@@ -46,22 +48,18 @@ export function createUserPagesModule({ clock, random }: ModuleContext, options:
     /** The pages whose query a sign-in keeps. */
     pagesWithQuery: [INVITATION_PAGE, IMPERSONATION_PAGE],
     /** The sections of the account page that lead to these pages. */
-    sections: (): Section[] => sectionsOf(options),
+    sections: (): Section[] => sectionsOf(options, fieldForm),
     /** @param guard of the account pages, which these extend */
     plugin: (fastify: FastifyTypebox, guard: PersonGuard) =>
-      userPagesPlugin(fastify, { ...context, signInPages, signUpForm, guard }),
+      userPagesPlugin(fastify, { ...context, signInPages, signUpForm, fieldForm, guard }),
   };
 }
 
 /** The sections of what is configured. */
-function sectionsOf({
-  path,
-  billing,
-  providers,
-  agents,
-  keys,
-  organizations,
-}: UserPagesModuleOptions): Section[] {
+function sectionsOf(
+  { path, billing, providers, agents, keys, organizations }: UserPagesModuleOptions,
+  { inputs }: FieldForm,
+): Section[] {
   const section = (id: string, title: string, text: string, label: string): Section => ({
     id,
     href: `${path()}/${id}`,
@@ -70,6 +68,8 @@ function sectionsOf({
     label: message(label),
   });
   const sections = [
+    inputs.length > 0 &&
+      section('details', 'user-details.title', 'user-details.explained', 'user-details.open'),
     billing && section('billing', 'user-billing.title', 'user-billing.explained', 'user-billing.open'),
     organizations &&
       section(
@@ -85,5 +85,5 @@ function sectionsOf({
     keys && section('keys', 'user-keys.title', 'user-keys.explained', 'user-keys.open'),
     section('export', 'user-export.title', 'user-export.explained', 'user-export.open'),
   ];
-  return sections.filter((one) => one !== undefined);
+  return sections.filter((one) => one !== undefined && one !== false);
 }

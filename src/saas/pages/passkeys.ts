@@ -1,10 +1,11 @@
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Email, matchesSchema, OptionalName } from '../../core/http/schemas.js';
+import type { NewUserFields } from '../../core/http/user-metadata.js';
 import type { PagesWith, Passkeys } from './context.js';
-import { PasskeyBody, ReturnQuery, SignUpBody } from './schemas.js';
+import { PasskeyBody, ReturnQuery } from './schemas.js';
 import { type SignInPages, withReturn } from './sign-in-pages.js';
-import type { SignUpForm } from './sign-up.js';
+import { type SignUpForm, signUpBodyOf } from './sign-up.js';
 
 const CONFIG = access('public', { page: true });
 
@@ -24,18 +25,28 @@ export async function passkeysPlugin(
 
   fastify.post(
     '/sign-up/passkey',
-    { config: CONFIG, schema: { querystring: ReturnQuery, body: SignUpBody } },
+    { config: CONFIG, schema: { querystring: ReturnQuery, body: signUpBodyOf(signUpForm) } },
     async (request, reply) => {
       const { return_to: returnTo } = request.query;
       const { name } = request.body;
       const email = request.body.email.trim();
+      const given = signUpForm.fieldForm.read(request.body);
       if (
         !(await options.registrationAllowed()) ||
         !matchesSchema(email, Email) ||
         !matchesSchema(name, OptionalName)
       )
-        return signUpForm.send(reply, { returnTo, email, name });
-      const begun = passkeys.beginSignUp({ email, ...(name && { name }) });
+        return signUpForm.send(reply, { returnTo, email, name, ...given });
+      const { fieldForm } = signUpForm;
+      let begun: ReturnType<Passkeys['beginSignUp']>;
+      try {
+        begun = passkeys.beginSignUp({ email, ...(name && { name }), ...(given as { fields?: NewUserFields }) });
+      } catch (error) {
+        const wrongFields = fieldForm.problemsIn(error);
+        if (!wrongFields) throw error;
+        const rejected = { returnTo, email, name, ...given, wrongFields, wrong: {} };
+        return pages.send(reply.code(422), signUpForm.page(rejected));
+      }
       return pages.send(reply, creationPage(returnTo, email, begun));
     },
   );

@@ -6,6 +6,7 @@ import { agentsPagePlugin } from './agents.js';
 import { billingPagePlugin } from './billing.js';
 import { codePlugin } from './code.js';
 import type { PageContext } from './context.js';
+import { detailsPlugin, type FieldForm } from './fields.js';
 import { impersonationPagePlugin } from './impersonation.js';
 import { invitationPlugin } from './invitation.js';
 import { keysPagePlugin } from './keys.js';
@@ -21,6 +22,7 @@ import { type SignUpForm, signUpPlugin } from './sign-up.js';
 export interface UserPagesPluginOptions extends PageContext {
   signInPages: SignInPages;
   signUpForm: SignUpForm;
+  fieldForm: FieldForm;
   /** Of the account pages, which these extend. */
   guard: PersonGuard;
 }
@@ -42,6 +44,7 @@ export async function userPagesPlugin(
   await fastify.register(signInPlugin, options);
   await fastify.register(signUpPlugin, options);
   await fastify.register(addressPlugin, options);
+  if (options.fieldForm.inputs.length > 0) await fastify.register(detailsPlugin, options);
   const { emailLogin } = options.accounts;
   if (emailLogin) await fastify.register(codePlugin, { ...options, emailLogin });
   if (passkeys) await fastify.register(passkeysPlugin, { ...options, passkeys });

@@ -2,7 +2,7 @@ import { type TProperties, Type } from 'typebox';
 import { After, Closed } from '../../core/http/schemas.js';
 
 /** The body of a form of the account pages; `form` proves that a page of this session contained it. */
-const ownForm = <Fields extends TProperties>(fields: Fields) =>
+export const ownForm = <Fields extends TProperties>(fields: Fields) =>
   Closed({ form: Type.String({ maxLength: 128, writeOnly: true }), ...fields });
 
 // What a person types is checked by the service, so that the form is shown again with the reason.
@@ -11,6 +11,8 @@ const Typed = Type.String({
   maxLength: 1024,
   pattern: '^[^\\0\\p{Cs}]*$',
 });
+/** A field that the host has declared. */
+export const OptionalTyped = Type.Optional(Typed);
 const Password = Type.String({ maxLength: 4096, writeOnly: true });
 const Challenge = Type.String({
   accepts: 'the challenge of the form',

@@ -2,11 +2,13 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
-import { Email, matchesSchema, OptionalName } from '../../core/http/schemas.js';
+import { Closed, Email, matchesSchema, OptionalName } from '../../core/http/schemas.js';
+import type { NewUserFields } from '../../core/http/user-metadata.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { passwordSentences } from '../../core/passwords/problems.js';
 import type { SignedIn } from '../auth/sign-in/sign-in.js';
 import type { PageContext } from './context.js';
+import type { FieldForm } from './fields.js';
 import { EmailBody, ReturnQuery, SignUpBody } from './schemas.js';
 import { type SignInPages, withReturn } from './sign-in-pages.js';
 
@@ -14,20 +16,24 @@ interface FormState extends Problem {
   returnTo: string | undefined;
   email?: string;
   name?: string;
+  /** The values of the fields that the host declares, and those that were refused. */
+  fields?: Readonly<Record<string, unknown>>;
+  wrongFields?: ReadonlySet<string>;
 }
 
 /** The form of a registration, for every way to sign in. */
 export type SignUpForm = ReturnType<typeof createSignUpForm>;
 
-export function createSignUpForm(context: PageContext, signInPages: SignInPages) {
+export function createSignUpForm(context: PageContext, signInPages: SignInPages, fieldForm: FieldForm) {
   const { passkeys, pages, path, publicUrl, registrationAllowed, destinationOf } = context;
 
-  const page = ({ returnTo, ...state }: FormState): Page => ({
+  const page = ({ returnTo, fields, wrongFields, ...state }: FormState): Page => ({
     template: 'user-sign-up',
     view: {
       action: withReturn(`${path()}/sign-up`, returnTo),
       signInHref: withReturn(`${path()}/sign-in`, returnTo),
       ...(passkeys && { passkeyAction: withReturn(`${path()}/sign-up/passkey`, returnTo) }),
+      fields: fieldForm.view(fields, wrongFields),
       ...state,
     },
     leadsElsewhere: destinationOf(returnTo).leadsElsewhere,
@@ -43,6 +49,7 @@ export function createSignUpForm(context: PageContext, signInPages: SignInPages)
 
   return {
     page,
+    fieldForm,
 
     /** The form with what is wrong, or the page that says that there are no new accounts. */
     async send(reply: FastifyReply, state: FormState): Promise<FastifyReply> {
@@ -68,7 +75,8 @@ export function createSignUpForm(context: PageContext, signInPages: SignInPages)
       } catch (error) {
         if (!(error instanceof AppError)) throw error;
         if (error.code === 'REGISTRATION_DISABLED') return pages.send(reply.code(403), closed(returnTo));
-        const rejected = rejectionOf(error);
+        const wrongFields = fieldForm.problemsIn(error);
+        const rejected = wrongFields ? { wrongFields, wrong: {} } : rejectionOf(error);
         if (!rejected) throw error;
         return pages.send(reply.code(error.statusCode), page({ ...state, ...rejected }));
       }
@@ -96,17 +104,19 @@ export async function signUpPlugin(
 
   fastify.post(
     '/sign-up',
-    { config: CONFIG, schema: { querystring: ReturnQuery, body: SignUpBody } },
+    { config: CONFIG, schema: { querystring: ReturnQuery, body: signUpBodyOf(signUpForm) } },
     async (request, reply) => {
       const { return_to: returnTo } = request.query;
       const { name, password, password_confirm: again } = request.body;
       const email = request.body.email.trim();
-      const typed = { returnTo, email, name };
+      const given = signUpForm.fieldForm.read(request.body);
+      const typed = { returnTo, email, name, ...given };
       pages.keepForm(request, signUpForm.page(typed));
       const problem = problemOf({ email, name }) ?? passwordProblem(password, again);
       if (problem) return pages.send(reply.code(422), signUpForm.page({ ...typed, ...problem }));
-      const given = { email, password, ...(name && { name }), locale: messages.negotiate(request) };
-      return signUpForm.finish(request, reply, accounts.register(given, requestSource(request)), typed);
+      const profile = { ...(name && { name }), ...(given as { fields?: NewUserFields }) };
+      const account = { email, password, ...profile, locale: messages.negotiate(request) };
+      return signUpForm.finish(request, reply, accounts.register(account, requestSource(request)), typed);
     },
   );
 
@@ -138,6 +148,9 @@ export async function signUpPlugin(
     view: { action: `${path()}/forgot-password`, signInHref: `${path()}/sign-in`, ...state },
   });
 }
+
+/** With the fields that the host declares. */
+export const signUpBodyOf = ({ fieldForm }: SignUpForm) => Closed({ ...SignUpBody.properties, ...fieldForm.body });
 
 /** What is wrong with a form. */
 interface Problem {

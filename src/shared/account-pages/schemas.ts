@@ -58,6 +58,7 @@ export const DeletionBody = formOf({ confirm: Type.String({ maxLength: 1024 }), 
 /** What the previous form did, and the sentence that confirms it. */
 export const NOTICES = {
   renamed: 'account.done.renamed',
+  'details-saved': 'account.done.details-saved',
   'password-changed': 'account.done.password-changed',
   'address-link-sent': 'account.done.address-link-sent',
   'session-ended': 'account.done.session-ended',

@@ -33,6 +33,8 @@ export interface Action<Target, Fields extends TObject = TObject, Result = unkno
   find(parameters: Record<string, string>): Promise<Target>;
   /** @throws AppError; errors of the client are shown beside the form */
   run(target: Target, fields: Static<Fields>, by: Operator): Promise<Result>;
+  /** The fields of the API from what was typed into the form. Default: the texts. */
+  fromForm?(typed: Record<string, string>): Static<Fields>;
   /** The values in the form before the operator changes them. */
   values?(target: Target): Record<string, string>;
   /** Shows secrets of the result once, instead of returning to `returnTo`. */
@@ -121,12 +123,13 @@ export async function registerAction<Target, Fields extends TObject, Result = un
     forms.post(`/${path}`, { config, ...timeout, schema }, async (request, reply) => {
       const { token: _, ...body } = request.body as Record<string, string>;
       const given = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ''));
-      const problems = action.fields ? problemsOf(action.fields, given) : [];
+      const fields: Record<string, unknown> = action.fromForm?.(given) ?? given;
+      const problems = action.fields ? problemsOf(action.fields, fields) : [];
       const target = await find(request.params as Record<string, string>);
       let outcome = '';
       try {
         if (problems.length > 0) throw invalidFields(...problems);
-        const result = await execute(request, target, given);
+        const result = await execute(request, target, fields);
         outcome = hasOutcomes ? `-${result}` : '';
         if (action.reveal)
           return sendSecrets(console, action, request, reply, target, action.reveal(result, target));

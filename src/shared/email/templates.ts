@@ -28,25 +28,28 @@ const COMMON_VALUES: readonly string[] = [
 /** When and from where something was requested. */
 const ORIGIN_VALUES = ['when?', 'ipAddress?', 'browser?'] as const;
 
+/** Whose mail it is: only at a verified address. `fields` are those that the host declares, like `fields.company`. */
+const PERSON_VALUES = ['name?', 'fields?'] as const;
+
 /** The values of each mail. Those with `?` are optional. */
 const VALUES = {
-  'password-reset': ['email', 'link', 'validFor', 'name?', ...ORIGIN_VALUES],
-  'password-changed': ['email', 'name?', ...ORIGIN_VALUES],
+  'password-reset': ['email', 'link', 'validFor', ...PERSON_VALUES, ...ORIGIN_VALUES],
+  'password-changed': ['email', ...PERSON_VALUES, ...ORIGIN_VALUES],
   'verify-email': ['email', 'link', 'validFor'],
   'confirm-address-change': ['email', 'link', 'validFor'],
-  'email-changed': ['email', 'newEmail', 'name?', ...ORIGIN_VALUES],
-  'second-factor-added': ['email', 'name?', ...ORIGIN_VALUES],
-  'second-factor-removed': ['email', 'name?', ...ORIGIN_VALUES],
-  'passkey-added': ['email', 'name?', ...ORIGIN_VALUES],
-  'passkey-removed': ['email', 'name?', ...ORIGIN_VALUES],
-  'agents-connected': ['email', 'name?', ...ORIGIN_VALUES],
-  'agents-disconnected': ['email', 'name?', ...ORIGIN_VALUES],
-  'key-created': ['email', 'name?', ...ORIGIN_VALUES],
-  'identity-connected': ['email', 'provider', 'name?', ...ORIGIN_VALUES],
-  'identity-disconnected': ['email', 'provider', 'name?', ...ORIGIN_VALUES],
-  unlock: ['email', 'link', 'validFor', 'name?', ...ORIGIN_VALUES],
-  'login-code': ['email', 'code', 'link?', 'validFor', 'name?', ...ORIGIN_VALUES],
-  welcome: ['email', 'name?'],
+  'email-changed': ['email', 'newEmail', ...PERSON_VALUES, ...ORIGIN_VALUES],
+  'second-factor-added': ['email', ...PERSON_VALUES, ...ORIGIN_VALUES],
+  'second-factor-removed': ['email', ...PERSON_VALUES, ...ORIGIN_VALUES],
+  'passkey-added': ['email', ...PERSON_VALUES, ...ORIGIN_VALUES],
+  'passkey-removed': ['email', ...PERSON_VALUES, ...ORIGIN_VALUES],
+  'agents-connected': ['email', ...PERSON_VALUES, ...ORIGIN_VALUES],
+  'agents-disconnected': ['email', ...PERSON_VALUES, ...ORIGIN_VALUES],
+  'key-created': ['email', ...PERSON_VALUES, ...ORIGIN_VALUES],
+  'identity-connected': ['email', 'provider', ...PERSON_VALUES, ...ORIGIN_VALUES],
+  'identity-disconnected': ['email', 'provider', ...PERSON_VALUES, ...ORIGIN_VALUES],
+  unlock: ['email', 'link', 'validFor', ...PERSON_VALUES, ...ORIGIN_VALUES],
+  'login-code': ['email', 'code', 'link?', 'validFor', ...PERSON_VALUES, ...ORIGIN_VALUES],
+  welcome: ['email', ...PERSON_VALUES],
   'payment-failed': ['email', 'link', 'plan?', 'amount?', 'invoiceLink?', 'name?'],
   receipt: ['email', 'link', 'plan?', 'amount?', 'paidOn?', 'invoiceLink?', 'name?'],
   renewal: ['email', 'link', 'renewsOn', 'amount?', 'plan?', 'name?'],
@@ -156,7 +159,7 @@ export function loadTemplates({ folder, colours = STANDARD_COLOURS }: TemplateOp
       const { locale, direction } = catalogue;
       const view = {
         ...Object.fromEntries(Object.entries(values).map(([key, value]) => [key, toSingleLine(value)])),
-        ...{ locale, direction, colours },
+        ...{ locale, direction, colours, fields: fieldsIn(values) },
       };
       const render = (part: Part) =>
         mustache.render(
@@ -169,6 +172,20 @@ export function loadTemplates({ folder, colours = STANDARD_COLOURS }: TemplateOp
     },
   };
 }
+
+const FIELD = /^fields\.\w+$/;
+
+/** Mustache looks `fields.company` up as an object in an object. */
+const fieldsIn = (values: Record<string, string>) =>
+  Object.fromEntries(
+    Object.entries(values).flatMap(([key, value]) =>
+      FIELD.test(key) ? [[key.slice('fields.'.length), toSingleLine(value)]] : [],
+    ),
+  );
+
+/** Whether a mail can have the value with this name. */
+const isKnown = (name: string, known: readonly string[]): boolean =>
+  FIELD.test(name) ? known.includes('fields') : name !== 'fields' && known.includes(name);
 
 /** Whether the link of a mail is a secret: it carries a token, and expires. */
 export const hasSecretLink = (name: MailName): boolean => VALUES[name].includes('validFor');
@@ -183,7 +200,8 @@ export function sampleValues(
   catalogue: Catalogue,
 ): Record<string, string> {
   const samples = localizeMailValues({ ...SAMPLES, link: `${publicUrl}/example?token=example` }, catalogue);
-  return Object.fromEntries(valueNames(name).map((value) => [value, samples[value] ?? '']));
+  const names = valueNames(name).filter((value) => value !== 'fields');
+  return Object.fromEntries(names.map((value) => [value, samples[value] ?? '']));
 }
 
 /** The values of a mail in the language of its recipient. */
@@ -200,7 +218,7 @@ export function validateValues(name: MailName, values: Record<string, string>): 
   if (!MAIL_NAMES.includes(name)) throw new TypeError(`There is no mail '${name}'.`);
   const known = valueNames(name);
   for (const [key, value] of Object.entries(values)) {
-    if (!known.includes(key)) throw new TypeError(`The mail '${name}' has no value '${key}'.`);
+    if (!isKnown(key, known)) throw new TypeError(`The mail '${name}' has no value '${key}'.`);
     if (typeof value !== 'string') throw new TypeError(`The value '${key}' of '${name}' is not a string.`);
   }
   const missing = VALUES[name].find((value) => !value.endsWith('?') && !values[value]);
@@ -243,7 +261,7 @@ function validateTokens(
     if (kind === '=') return 'changes the delimiters';
     if (kind === '>' && !known.partials.includes(name))
       return `includes '${name}', which is not a partial of this format`;
-    if (['name', '#', '^'].includes(kind) && !known.values.includes(name))
+    if (['name', '#', '^'].includes(kind) && !isKnown(name, known.values))
       return `uses '${name}', which this e-mail does not provide`;
     const problem = Array.isArray(children) ? validateTokens(children, known) : undefined;
     if (problem) return problem;

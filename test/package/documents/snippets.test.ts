@@ -26,6 +26,10 @@ const COMMON: Record<string, string> = {
   userId: 'string',
 };
 
+/** As the page declares them. */
+const FIELDS =
+  "{ company: import('typebox').TString, team: import('typebox').TUnion<[import('typebox').TLiteral<'small'>, import('typebox').TLiteral<'large'>]>, newsletter: import('typebox').TOptional<import('typebox').TBoolean>, tier: import('typebox').TOptional<import('typebox').TEnum<['bronze', 'gold']>> }";
+
 /** What the reader of a page has: values of the application and of earlier snippets. */
 const NAMES: Record<string, Record<string, string>> = {
   'docs/accounts.md': { email: 'string', password: 'string' },
@@ -75,6 +79,10 @@ const NAMES: Record<string, Record<string, string>> = {
   },
   'docs/openapi.md': { app: FASTIFY },
   'docs/organizations.md': { client: "import('saas-backend/client').SaasClient" },
+  'docs/user-fields.md': {
+    client: "import('saas-backend/client').SaasClient",
+    ...{ email: 'string', password: 'string', userFields: FIELDS },
+  },
   'docs/users-api.md': {
     users: "import('saas-backend').SaasDecorator['users']",
     id: 'string',

@@ -2,6 +2,11 @@
 // biome-ignore format: the rows of a table
 export default [
   {
+    name: 'mails to unverified addresses have fields', file: 'saas/auth/mails.ts', in: 'greeting',
+    replace: 'emailVerified ?', by: 'true ?',
+    tests: [['saas/auth/user-fields', 'mails to a verified address have the fields, others have not']],
+  },
+  {
     name: 'values of fields are not validated', file: 'saas/auth/users/fields.ts', in: 'problemOf',
     replace: 'if (value !== null) return textProblem(value) ?? valueProblem(schema, value, MAX_TEXT);', by: 'if (value !== null) return undefined;',
     tests: [['saas/auth/user-fields', 'the user changes fields in the profile']],

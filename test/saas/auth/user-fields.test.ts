@@ -1,3 +1,5 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { Type } from 'typebox';
 import {
@@ -21,6 +23,7 @@ import { SoftwareAuthenticator } from '../../kit/authenticator.js';
 import { sentence } from '../../kit/sentences.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { waitUntil } from '../../kit/wait.js';
+import { submit } from '../admin/kit.js';
 import { mailedApp } from './kit.js';
 
 /** The option `userFields`: fields of users that the host declares. */
@@ -331,6 +334,56 @@ t.test('the document of the server has the schemas of the fields', async (t) => 
     seats: { anyOf: [asJson(seats), { type: 'null' }] },
   });
   t.match(components.schemas.User.properties.fields.properties, asJson(userFields));
+});
+
+t.test('mails to a verified address have the fields, others have not', async (t) => {
+  const folder = temporaryFolder(t);
+  writeFileSync(join(folder, 'password-reset.text'), '{{#fields.company}}At {{fields.company}}.{{/fields.company}}{{> _foot}}');
+  const app = await mailedApp(t, { userFields, emailTemplateDir: folder });
+  const { users } = app.server.fastify.saas;
+  const { id } = await users.create({ email: EMAIL, fields: COMPANY as never });
+  await users.sendPasswordReset({ id });
+  t.notMatch((await app.mail(sentence('mail.password-reset.subject'))).text, 'Acme');
+  await users.update({ id }, { emailVerified: true });
+  await users.sendPasswordReset({ id });
+  t.match((await app.mail(sentence('mail.password-reset.subject'))).text, 'At Acme.');
+  for (const template of ['{{fields}}', '{{shoeSize}}']) {
+    writeFileSync(join(folder, 'welcome.text'), template);
+    const options = { ...testOptions(temporaryFolder(t)), emailTemplateDir: folder };
+    t.throws(() => createServer(options), /which this e-mail does not provide/, template);
+  }
+  writeFileSync(join(folder, 'welcome.text'), '{{fields.company}}');
+  writeFileSync(join(folder, 'receipt.text'), '{{fields.company}}');
+  const options = { ...testOptions(temporaryFolder(t)), emailTemplateDir: folder };
+  t.throws(() => createServer(options), /receipt\.text uses 'fields\.company'/);
+});
+
+t.test('operators change fields in the admin area', async (t) => {
+  const { app, id } = await registered(t);
+  const path = `/admin/users/${id}/fields`;
+  const body = { fields: { tier: 'gold', company: null, newsletter: true } };
+  t.equal((await app.admin('POST', `/admin/api/users/${id}/fields`, body)).status, 200);
+  const stored = { size: 'small', tier: 'gold', newsletter: true };
+  t.strictSame((await app.admin('GET', `/admin/api/users/${id}`)).body.data.fields, stored);
+  for (const [fields, problem] of WRONG.filter(([fields]) => fields !== null && !Array.isArray(fields))) {
+    const refused = await app.admin('POST', `/admin/api/users/${id}/fields`, { fields });
+    t.match(problemsIn(refused), [problem]);
+  }
+  const { text } = await app.admin('GET', path);
+  t.match(text, '<label for="field-fields.company">Company</label>');
+  t.match(text, '<option value="gold" selected>gold</option>');
+  t.match((await app.admin('GET', `/admin/users/${id}`)).text, /Tier<\/dt>\s*<dd>gold/);
+  const submitForm = (fields: Record<string, string>) => submit(app, path, fields);
+  const wrong = await submitForm({ 'fields.company': 'x'.repeat(21), 'fields.seats': 'many' });
+  t.match(wrong.text, 'Company must be text of at most 20 characters');
+  t.match(wrong.text, 'seats must be a whole number');
+  await submitForm({ 'fields.company': 'Globex', 'fields.seats': '9', 'fields.newsletter': 'false' });
+  const changed = { company: 'Globex', seats: 9, newsletter: false };
+  t.strictSame((await app.admin('GET', `/admin/api/users/${id}`)).body.data.fields, changed);
+  const none = await saasApp(t);
+  const other = await none.signUp();
+  t.equal((await none.admin('GET', `/admin/users/${other.id}/fields`)).status, 404);
+  t.notMatch((await none.admin('GET', `/admin/users/${other.id}`)).text, 'fields');
 });
 
 t.test('a declaration that could not work is refused at the start', async (t) => {

@@ -103,17 +103,19 @@ export function createUserFields(declared: UserFields) {
     return by !== 'operator' && isRequired(name) ? `is required: ${describeSchema(schema)}` : undefined;
   };
 
+  /** The declared values that fit their schemas: others stay stored, for the next version of the declaration. */
+  const present = (stored: string | undefined): { fields: UserFieldValues } => {
+    const values = Object.entries(valuesIn(stored)).filter(([name, value]) => {
+      const schema = schemaOf(name);
+      return schema !== undefined && valueProblem(schema, value, MAX_TEXT) === undefined;
+    });
+    return { fields: Object.fromEntries(values) as UserFieldValues };
+  };
+
   return {
     inputs,
 
-    /** The declared values that fit their schemas: others stay stored, for the next version of the declaration. */
-    present(stored: string | undefined): { fields: UserFieldValues } {
-      const values = Object.entries(valuesIn(stored)).filter(([name, value]) => {
-        const schema = schemaOf(name);
-        return schema !== undefined && valueProblem(schema, value, MAX_TEXT) === undefined;
-      });
-      return { fields: Object.fromEntries(values) as UserFieldValues };
-    },
+    present,
 
     /**
      * What is stored after a change; undefined if nothing is. Texts are trimmed, and `null` or an empty text removes a value. A visitor has
@@ -148,7 +150,7 @@ export function createUserFields(declared: UserFields) {
 
     /** The values of e-mails, as text. */
     mailValues(stored: string | undefined): Record<string, string> {
-      const shown = Object.entries(this.present(stored).fields);
+      const shown = Object.entries(present(stored).fields);
       return Object.fromEntries(shown.map(([name, value]) => [`fields.${name}`, String(value)]));
     },
   };

@@ -34,6 +34,8 @@ export interface UserChange extends MetadataInput {
   password?: string;
 }
 
+export type UserUpdate = ReturnType<typeof createUserUpdate>;
+
 /** Changes of users by the host. */
 export function createUserUpdate(deps: AuthDependencies & { passwordRules: PasswordRules }) {
   const { users, mails, passwordRules, audit, commit, event } = deps;
