@@ -260,7 +260,9 @@ function inputFor({ name, label, hint, kind, choices, maxLength }: FieldInput): 
     label,
     ...(hint !== undefined && { hint }),
     ...(maxLength !== undefined && { maxLength }),
-    ...(values.length > 0 && { options: ['', ...values].map((value) => ({ value, label: value || 'Not set' })) }),
+    ...(values.length > 0 && {
+      options: ['', ...values].map((value) => ({ value, label: value || 'Not set' })),
+    }),
   };
 }
 

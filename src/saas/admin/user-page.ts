@@ -216,7 +216,10 @@ const writeGrant = (granted: OperatedUser['granted']): string => {
   return granted.until ? `${granted.plan} until ${toMinute(granted.until)}` : granted.plan;
 };
 
-function factsOf(user: UserDetails, { secondFactors, passkeys, userFields }: UserAdministration): DetailRow[] {
+function factsOf(
+  user: UserDetails,
+  { secondFactors, passkeys, userFields }: UserAdministration,
+): DetailRow[] {
   const { id, name, roles, emailVerified, state, suspendedAt, hasPassword, createdAt } = user;
   const { secondFactorSince, publicMetadata, privateMetadata } = user;
   const factor = secondFactorSince === null ? 'not set' : `set up on ${toMinute(secondFactorSince)}`;

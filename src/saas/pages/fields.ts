@@ -26,14 +26,14 @@ export function createFieldForm(rules: UserFieldRules | undefined) {
 
     /** What was typed into a form; undefined without fields. A box that is not ticked is false. */
     read(body: Values): { fields?: Values } {
-      const valueOf = (input: FieldInput): unknown => {
+      const typedFor = (input: FieldInput): unknown => {
         const text = body[inputName(input)];
         if (input.kind === 'boolean') return text !== undefined;
         return typeof text === 'string' ? parseTyped(text, input.kind) : null;
       };
       return inputs.length === 0
         ? {}
-        : { fields: Object.fromEntries(inputs.map((input) => [input.name, valueOf(input)])) };
+        : { fields: Object.fromEntries(inputs.map((input) => [input.name, typedFor(input)])) };
     },
 
     /** What is wrong with fields; undefined if the error is about something else. */

@@ -40,7 +40,11 @@ export async function passkeysPlugin(
       const { fieldForm } = signUpForm;
       let begun: ReturnType<Passkeys['beginSignUp']>;
       try {
-        begun = passkeys.beginSignUp({ email, ...(name && { name }), ...(given as { fields?: NewUserFields }) });
+        begun = passkeys.beginSignUp({
+          email,
+          ...(name && { name }),
+          ...(given as { fields?: NewUserFields }),
+        });
       } catch (error) {
         const wrongFields = fieldForm.problemsIn(error);
         if (!wrongFields) throw error;

@@ -150,7 +150,8 @@ export async function signUpPlugin(
 }
 
 /** With the fields that the host declares. */
-export const signUpBodyOf = ({ fieldForm }: SignUpForm) => Closed({ ...SignUpBody.properties, ...fieldForm.body });
+export const signUpBodyOf = ({ fieldForm }: SignUpForm) =>
+  Closed({ ...SignUpBody.properties, ...fieldForm.body });
 
 /** What is wrong with a form. */
 interface Problem {

@@ -338,7 +338,10 @@ t.test('the document of the server has the schemas of the fields', async (t) => 
 
 t.test('mails to a verified address have the fields, others have not', async (t) => {
   const folder = temporaryFolder(t);
-  writeFileSync(join(folder, 'password-reset.text'), '{{#fields.company}}At {{fields.company}}.{{/fields.company}}{{> _foot}}');
+  writeFileSync(
+    join(folder, 'password-reset.text'),
+    '{{#fields.company}}At {{fields.company}}.{{/fields.company}}{{> _foot}}',
+  );
   const app = await mailedApp(t, { userFields, emailTemplateDir: folder });
   const { users } = app.server.fastify.saas;
   const { id } = await users.create({ email: EMAIL, fields: COMPANY as never });

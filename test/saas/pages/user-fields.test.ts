@@ -15,7 +15,12 @@ const userFields = {
   terms: Type.Literal(true, { title: 'I accept the terms' }),
   tier: Type.Optional(Type.Enum(['bronze', 'gold'], { title: 'Tier', readOnly: true })),
 };
-const TYPED = { 'fields.company': ' Acme ', 'fields.size': 'large', 'fields.seats': '5', 'fields.terms': 'true' };
+const TYPED = {
+  'fields.company': ' Acme ',
+  'fields.size': 'large',
+  'fields.seats': '5',
+  'fields.terms': 'true',
+};
 const STORED = { company: 'Acme', size: 'large', seats: 5, newsletter: false, terms: true };
 
 /** The tag of an input or a select. */
@@ -40,7 +45,10 @@ t.test('the sign-up page asks for the fields, each with a label', async (t) => {
   ])
     t.match(body, `<label for="field-${name}">${label}</label>`);
   t.match(body, /<label class="switch"><input id="field-newsletter"[^>]*> Newsletter<\/label>/);
-  t.match(inputIn(body, 'company'), /type="text".* maxlength="20" required aria-describedby="field-company-hint"/);
+  t.match(
+    inputIn(body, 'company'),
+    /type="text".* maxlength="20" required aria-describedby="field-company-hint"/,
+  );
   t.match(body, '<p class="hint" id="field-company-hint">As on your invoices</p>');
   t.match(inputIn(body, 'seats'), /type="number".* min="1" max="500" step="1"/);
   t.notMatch(inputIn(body, 'seats'), 'required');
@@ -56,14 +64,22 @@ t.test('the sign-up page asks for the fields, each with a label', async (t) => {
 
 t.test('a sign-up with wrong fields shows them again, with what is wrong at each', async (t) => {
   const visitor = await visitNew(t, { userFields });
-  const wrong = { 'fields.company': 'x'.repeat(21), 'fields.size': '', 'fields.seats': 'many', 'fields.newsletter': 'true' };
+  const wrong = {
+    'fields.company': 'x'.repeat(21),
+    'fields.size': '',
+    'fields.seats': 'many',
+    'fields.newsletter': 'true',
+  };
   const { status, body } = await signUp(visitor, EMAIL, wrong);
   t.equal(status, 400);
   t.match(body, sentence('user-details.too-long', { label: 'Company', maximum: '20' }));
   t.match(body, sentence('user-details.required', { label: 'Team' }));
   t.match(body, sentence('user-details.not-possible', { label: 'seats' }));
   t.match(body, sentence('user-details.required', { label: 'I accept the terms' }));
-  t.match(inputIn(body, 'company'), /value="x{21}".*aria-describedby="field-company-hint field-company-problem" aria-invalid="true"/);
+  t.match(
+    inputIn(body, 'company'),
+    /value="x{21}".*aria-describedby="field-company-hint field-company-problem" aria-invalid="true"/,
+  );
   t.match(inputIn(body, 'newsletter'), ' checked');
   t.match(body, 'value="Ada"', 'the name is kept');
   t.notMatch(body, PASSWORD);
@@ -98,11 +114,19 @@ t.test('users change their fields on a page of the account', async (t) => {
   t.match(body, '<option value="large" selected>');
   t.match(inputIn(body, 'terms'), ' checked');
 
-  const saved = await visitor.fill('/details', { 'fields.company': 'Globex', 'fields.size': 'large', 'fields.seats': '' });
+  const saved = await visitor.fill('/details', {
+    'fields.company': 'Globex',
+    'fields.size': 'large',
+    'fields.seats': '',
+  });
   t.match(saved.body, sentence('account.done.details-saved'));
   const { seats: _, ...others } = STORED;
   t.strictSame((await users.get({ email: EMAIL })).fields, { ...others, company: 'Globex', tier: 'gold' });
-  const refused = await visitor.fill('/details', { 'fields.company': '  ', 'fields.size': 'small', 'fields.tier': 'bronze' });
+  const refused = await visitor.fill('/details', {
+    'fields.company': '  ',
+    'fields.size': 'small',
+    'fields.tier': 'bronze',
+  });
   t.equal(refused.status, 422);
   t.match(refused.body, sentence('user-details.required', { label: 'Company' }));
   t.match((await users.get({ email: EMAIL })).fields, { company: 'Globex', tier: 'gold' });
