@@ -31,7 +31,7 @@ t.test('without the option, the pages have no fields', async (t) => {
   const visitor = await visitNew(t);
   t.notMatch((await visitor.get('/sign-up')).body, 'name="fields.');
   await signUp(visitor);
-  t.notMatch((await visitor.get()).body, '/details');
+  t.notMatch((await visitor.get()).body, /href="[^"]*details"/);
   t.equal((await visitor.get('/details')).status, 404);
 });
 
@@ -100,7 +100,7 @@ t.test('the registration with a passkey demands the fields before the passkey is
   t.match(refused.body, sentence('user-details.required', { label: 'Company' }));
   t.match(inputIn(refused.body, 'seats'), 'value="5"');
   const begun = await to(TYPED);
-  t.equal(titleOf(begun), sentence('user-sign-up-passkey.title'), begun.body);
+  t.match(titleOf(begun), sentence('user-sign-up-passkey.title'));
 });
 
 t.test('users change their fields on a page of the account', async (t) => {
@@ -108,7 +108,7 @@ t.test('users change their fields on a page of the account', async (t) => {
   await signUp(visitor, EMAIL, TYPED);
   const { users } = visitor.app.server.fastify.saas;
   await users.update({ email: EMAIL }, { fields: { tier: 'gold' } });
-  t.match((await visitor.get()).body, 'href="/account/details"');
+  t.match((await visitor.get()).body, /href="[^"]*details"/);
   const { body } = await visitor.get('/details');
   t.match(inputIn(body, 'company'), 'value="Acme"');
   t.match(body, '<option value="large" selected>');
