@@ -160,7 +160,7 @@ export const OrganizationDeletionBody = ownForm({ confirm: Typed });
 export const PasskeyBody = Closed({
   ceremony: Type.String({
     accepts: 'the ceremony of the form',
-    maxLength: 4096,
+    maxLength: 8192,
     pattern: '^[\\w.-]+$',
     writeOnly: true,
   }),

@@ -7,6 +7,7 @@ import {
   type NewRegistration,
   type SaasHooks,
   type UserFields,
+  type UserFieldsOf,
 } from '../../../src/index.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
 import { createServer } from '../../../src/saas/server.js';
@@ -35,6 +36,13 @@ const userFields = {
   newsletter: Type.Optional(Type.Boolean()),
   tier: Type.Optional(Type.Enum(['bronze', 'gold'], { readOnly: true })),
 };
+// Inferred from the declaration.
+const typed: UserFieldsOf<typeof userFields> = { company: 'Acme', size: 'small', seats: 5, tier: 'gold' };
+// @ts-expect-error a required field
+const incomplete: UserFieldsOf<typeof userFields> = { company: typed.company };
+// @ts-expect-error no choice
+incomplete.size = 'huge';
+
 const COMPANY = { company: 'Acme', size: 'small' };
 
 const EMAIL = 'ada@example.test';
