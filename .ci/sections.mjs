@@ -205,6 +205,14 @@ export const SECTIONS = [
     needs: ['caddy', 'go', 'mongod', 'nginx', 'pip', 'systemd'],
     tests: list('campaign/deploy/deploy campaign/proxy/proxies'),
   },
+  // Installs each application from the registry, as its user does, and visits it.
+  {
+    name: 'new applications',
+    part: 5,
+    run: 'node test/run.mjs --suite "new applications" --timeout=900',
+    needs: ['chromium'],
+    tests: ['campaign/init/init'],
+  },
   // Without a container engine, and only as root.
   { name: 'image', part: 5, run: 'npm run test:image', needs: ['mongod'] },
   {

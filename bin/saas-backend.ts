@@ -7,6 +7,7 @@ await run({
   summary: 'Accounts, sessions, payment events and an admin area over HTTP.',
   commands: {
     serve: 'Start the server (default)',
+    init: 'Create an application with Fastify, Express or Hono',
     backup: 'Copy the store into a new file',
     store: 'Move to another database: copy, sql',
     audit: 'Read the audit: list, purge',
@@ -16,6 +17,7 @@ await run({
   },
   defaultCommand: 'serve',
   examples: examples(
+    'saas-backend init my-app',
     'saas-backend --port 8000',
     'saas-backend doctor',
     'saas-backend user create ada@example.com --name "Ada Lovelace" --verified',

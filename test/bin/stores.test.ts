@@ -64,6 +64,7 @@ const OTHERS = [
   'store copy',
   'store sql',
   'serve',
+  'init',
   'doctor',
   'login',
   'token exchange',

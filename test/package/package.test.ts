@@ -28,7 +28,7 @@ interface Tokens {
 
 t.test('the package contains only what runs', async (t) => {
   const expected =
-    /^(dist\/(client\.js|bin\/[\w/-]+\.js|src\/[\w/-]+\.(js|d\.ts)|generated\/client\/\w+\.d\.ts)|lists\/[\w-]+\.txt|templates\/[\w/.-]+\.(html|css|js|txt|text|subject|json)|docs\/[\w-]+\.md|docs\/images\/[\w-]+\.(png|svg)|docs\/openapi\/[\w-]+\.json|examples\/[\w-]+\.(mjs|json|yaml)|deploy\/(Caddyfile|systemd\/[\w@-]+\.(service|timer|env|conf))|package\.json|README\.md|llms\.txt|LICENSE|CHANGELOG\.md|\.env\.example)$/;
+    /^(dist\/(client\.js|bin\/[\w/-]+\.js|src\/[\w/-]+\.(js|d\.ts)|generated\/client\/\w+\.d\.ts)|lists\/[\w-]+\.txt|templates\/(?!init\/)[\w/.-]+\.(html|css|js|txt|text|subject|json)|templates\/init\/(\w+\/)+[\w.-]+|docs\/[\w-]+\.md|docs\/images\/[\w-]+\.(png|svg)|docs\/openapi\/[\w-]+\.json|examples\/[\w-]+\.(mjs|json|yaml)|deploy\/(Caddyfile|systemd\/[\w@-]+\.(service|timer|env|conf))|package\.json|README\.md|llms\.txt|LICENSE|CHANGELOG\.md|\.env\.example)$/;
   t.same(
     consumer.packed.filter((file) => !expected.test(file)),
     [],
@@ -36,6 +36,7 @@ t.test('the package contains only what runs', async (t) => {
   const client = ['dist/client.js', 'dist/src/client/index.d.ts'];
   for (const file of [
     ...['README.md', '.env.example', 'dist/bin/idp.js', 'dist/src/index.d.ts'],
+    ...['_gitignore', '_dockerignore', '_env.example'].map((name) => `templates/init/common/${name}`),
     ...client,
   ]) {
     t.ok(consumer.packed.includes(file), file);
