@@ -166,7 +166,7 @@ function serverOf(program) {
     });
   }
   return createServer({
-    ...{ ...shared, jwtAccessSecret: secret, jwtRefreshSecret: secret, adminPassword: secret },
+    ...{ ...shared, jwtAccessKey: '5'.repeat(64), jwtRefreshSecret: secret, adminPassword: secret },
     factorEncryptionKey: `${secret}factors`,
     login: { google: { clientId: 'x', clientSecret: 'x' } },
     ...{

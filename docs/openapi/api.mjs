@@ -65,6 +65,11 @@ export const authentication = {
     errors: ['INVALID_REFRESH_TOKEN'],
   },
   'GET /api/auth/me': { id: 'getCurrentUser', summary: 'The user and the session of the access token' },
+  'GET /api/auth/jwks': {
+    id: 'getAccessTokenKeys',
+    summary: 'The public keys of access tokens, as a JWK Set',
+    description: 'With `JWT_ACCESS_KEY`. Other servers verify access tokens with them.',
+  },
   'POST /api/auth/reauthenticate': {
     id: 'reauthenticate',
     summary: 'Prove again that this is the user',

@@ -122,6 +122,18 @@ function warningsOf(
       'List the addresses of the proxy, unless clients connect directly.',
     ],
     [
+      values.jwtAccessKeyPrevious !== undefined,
+      'JWT_ACCESS_KEY_PREVIOUS',
+      'is published and accepted, but does not sign',
+      'In the first step of a rotation, exchange it with JWT_ACCESS_KEY after ten minutes, when verifiers know it. Afterwards, unset it when the last token that it signed has expired.',
+    ],
+    [
+      values.jwtAccessKey !== undefined && values.jwtAccessSecret !== undefined,
+      'JWT_ACCESS_SECRET',
+      'is still accepted, although JWT_ACCESS_KEY signs',
+      'Unset it when the last token that it signed has expired.',
+    ],
+    [
       values.jwtAccessSecretPrevious !== undefined || values.jwtRefreshSecretPrevious !== undefined,
       'JWT_ACCESS_SECRET_PREVIOUS, JWT_REFRESH_SECRET_PREVIOUS',
       'are still accepted',

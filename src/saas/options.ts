@@ -230,6 +230,8 @@ function validateMountPaths(
 
 function validateCombinations(values: SaasConfiguration, report: Report): void {
   const secrets = {
+    JWT_ACCESS_KEY: values.jwtAccessKey,
+    JWT_ACCESS_KEY_PREVIOUS: values.jwtAccessKeyPrevious,
     JWT_ACCESS_SECRET: values.jwtAccessSecret,
     JWT_ACCESS_SECRET_PREVIOUS: values.jwtAccessSecretPrevious,
     JWT_REFRESH_SECRET: values.jwtRefreshSecret,

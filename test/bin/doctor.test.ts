@@ -171,6 +171,22 @@ t.test('the doctor says how the rotation of a key goes on', async (t) => {
   }
 });
 
+t.test('the doctor says how a key of access tokens is introduced and exchanged', async (t) => {
+  const [one, two] = ['5d9c1e8a70f3b264', 'c6e1d8f05a9b3742'].map((part) => part.repeat(4)) as [
+    string,
+    string,
+  ];
+  const { text, warnings } = await doctor(t, SAAS, {
+    JWT_ACCESS_KEY: one,
+    JWT_ACCESS_KEY_PREVIOUS: two,
+    JWT_ACCESS_SECRET: 'b7d1f0c25e8a4396b7d1f0c25e8a4396',
+  });
+  for (const name of ['JWT_ACCESS_KEY_PREVIOUS', 'JWT_ACCESS_SECRET']) t.ok(warnings.includes(name), name);
+  for (const key of [one, two]) t.notMatch(text, key);
+  const short = await doctor(t, SAAS, { JWT_ACCESS_KEY: one.slice(1) });
+  t.match(short.text, /"JWT_ACCESS_KEY","message":"must be an Ed25519 seed of 64 hexadecimal characters/);
+});
+
 t.test('the doctor names applications with ES256 if there is no key for it', async (t) => {
   const cwd = temporaryFolder(t);
   const store = await openStore(`sqlite:${join(cwd, 'idp.db')}`);

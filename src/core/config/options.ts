@@ -36,6 +36,8 @@ export interface Annotation<T = unknown> {
   file?: boolean;
   /** Required in production. */
   required?: 'production';
+  /** The name of an earlier option: if that one is set, this one is neither required nor generated. */
+  replacedBy?: string;
   /** Default outside production. */
   development?: T;
   /** Generates a value outside production, which is saved in `./data`. */
@@ -143,6 +145,8 @@ export function resolveOptions<P extends TProperties>(
     if (value !== undefined) {
       values[name] = annotation.complete?.(value) ?? value;
       checkValue(annotation, value, report);
+    } else if (annotation.replacedBy !== undefined && values[annotation.replacedBy] !== undefined) {
+      // Nothing needs it.
     } else if (annotation.required === 'production' && production) {
       report.refuse(`${annotation.env} is not set. ${annotation.doc}`);
     } else if (annotation.generate && !production) {

@@ -1,6 +1,13 @@
-import { createECDH, createPrivateKey, createPublicKey, hash, type KeyObject, sign } from 'node:crypto';
+import { createECDH, createPrivateKey, sign } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { JWK } from 'jose';
+import {
+  digestOf,
+  ed25519Key,
+  jwsKey,
+  type SigningPair,
+  signingPair,
+} from '../../core/kernel/signing-keys.js';
 import type { OidcConfiguration } from './schemas.js';
 
 /** The signature algorithms of id_tokens; the first is the default of every client. */
@@ -55,8 +62,8 @@ export function publishedKeys(values: OidcConfiguration, { jwks }: Keys): Publis
 }
 
 export function createKeys({ seeds, es256Keys = [], signsES256 = es256Keys.length > 0 }: KeyMaterial) {
-  const pairs = [...seeds.map(loadEd25519), ...es256Keys.map(loadP256)];
-  const publicKeys = new Map(pairs.map((pair) => [pair.jwk.kid, pair]));
+  const pairs = [...seeds.map((seed) => signingPair(ed25519Key(seed))), ...es256Keys.map(loadP256)];
+  const publicKeys = new Map<string | undefined, SigningPair>(pairs.map((pair) => [pair.jwk.kid, pair]));
   const signing = (algorithm: SigningAlgorithm) => pairs.find(({ jwk }) => jwk.alg === algorithm);
   const signers = new Map(
     SIGNING_ALGORITHMS.flatMap((algorithm) => {
@@ -94,7 +101,7 @@ export function createKeys({ seeds, es256Keys = [], signsES256 = es256Keys.lengt
           ({ kid, alg }) => {
             const pair = publicKeys.get(kid);
             if (pair?.jwk.alg !== alg) throw new JOSEError('unknown key');
-            return (pair as Pair).publicKey;
+            return (pair as SigningPair).publicKey;
           },
           { algorithms: [...SIGNING_ALGORITHMS] },
         );
@@ -110,12 +117,10 @@ export function createKeys({ seeds, es256Keys = [], signsES256 = es256Keys.lengt
 
 type Signer = (claims: Record<string, unknown>, type?: TokenType) => Promise<string>;
 
-function createSigner(alg: SigningAlgorithm, { privateKey, jwk: { kid } }: Pair): Signer {
-  const headerOf = (typ: TokenType) => base64url(JSON.stringify({ alg, typ, kid }));
+function createSigner(alg: SigningAlgorithm, { privateKey, jwk }: SigningPair): Signer {
+  const headerOf = (typ: TokenType) => base64url(JSON.stringify({ alg, typ, kid: jwk.kid }));
   const header = headerOf('JWT');
-  const digest = alg === 'ES256' ? 'sha256' : null;
-  // JWS has the two numbers of an ECDSA signature, not their DER encoding (RFC 7518 §3.4).
-  const key = alg === 'ES256' ? { key: privateKey, dsaEncoding: 'ieee-p1363' as const } : privateKey;
+  const [digest, key] = [digestOf(jwk), jwsKey(privateKey)];
   return async (claims, type) => {
     const input = `${type ? headerOf(type) : header}.${base64url(JSON.stringify(claims))}`;
     const signature = await signInThreadPool(digest, Buffer.from(input), key);
@@ -146,37 +151,11 @@ const signInThreadPool = promisify(sign);
 
 const base64url = (text: string): string => Buffer.from(text).toString('base64url');
 
-interface Pair {
-  privateKey: KeyObject;
-  publicKey: KeyObject;
-  jwk: JWK;
-}
-
-/** The DER header before the 32 bytes of an Ed25519 private key (RFC 8410 §7). */
-const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex');
-
-function loadEd25519(seed: string): Pair {
-  const der = Buffer.concat([PKCS8_PREFIX, Buffer.from(seed, 'hex')]);
-  const privateKey = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });
-  const publicKey = createPublicKey(privateKey);
-  const { crv, kty, x } = publicKey.export({ format: 'jwk' });
-  // `alg` is EdDSA, because most clients do not support the newer name Ed25519.
-  const jwk = { kty, crv, x, kid: thumbprint({ crv, kty, x }), use: 'sig', alg: 'EdDSA' } as JWK;
-  return { privateKey, publicKey, jwk };
-}
-
-function loadP256(secret: string): Pair {
+function loadP256(secret: string): SigningPair {
   const curve = createECDH('prime256v1');
   curve.setPrivateKey(secret, 'hex');
   const point = curve.getPublicKey();
   const [x, y] = [point.subarray(1, 33).toString('base64url'), point.subarray(33).toString('base64url')];
-  const shared = { kty: 'EC', crv: 'P-256', x, y };
   const d = Buffer.from(secret, 'hex').toString('base64url');
-  const privateKey = createPrivateKey({ key: { ...shared, d }, format: 'jwk' });
-  const kid = thumbprint({ crv: shared.crv, kty: shared.kty, x, y });
-  const jwk = { ...shared, kid, use: 'sig', alg: 'ES256' } as JWK;
-  return { privateKey, publicKey: createPublicKey(privateKey), jwk };
+  return signingPair(createPrivateKey({ key: { kty: 'EC', crv: 'P-256', x, y, d }, format: 'jwk' }));
 }
-
-/** RFC 7638: exactly these members in this order. jose would load WebCrypto at every start. */
-const thumbprint = (members: object): string => hash('sha256', JSON.stringify(members), 'base64url');

@@ -1,15 +1,9 @@
 import { type Static, type TObject, Type } from 'typebox';
 import { option } from '../../core/config/options.js';
 import { Closed, Email, matchesSchema, Token } from '../../core/http/schemas.js';
+import { hexKeyWeakness, isHexKey } from '../../core/kernel/signing-keys.js';
 import { MAX_TOKEN_LENGTH } from './authorize/interaction-token.js';
 import { emailDomainProblem } from './claims.js';
-
-/** Seeds published in RFC 8037 and in samples, whose private keys are public. */
-const PUBLISHED_SEEDS = new Set([
-  '9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60',
-  '4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb',
-  'c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7',
-]);
 
 /** The order of the group of P-256 (SEC 2 §2.4.2): a private key is smaller. */
 const P256_ORDER = BigInt('0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551');
@@ -27,26 +21,25 @@ const isHttps = (text: string): boolean => /^https:\/\/[\x21-\x7e]+$/.test(text)
 
 /** An option with a signing key. */
 const signingKey =
-  (published: ReadonlySet<string>, problemOf: (hex: string) => string | undefined = () => undefined) =>
+  (problemOf: (hex: string) => string | undefined = () => undefined, published?: ReadonlySet<string>) =>
   (env: string, doc: string) => ({
     env,
     doc,
     secret: true,
     check(value: string | undefined) {
       if (value === undefined) return undefined;
-      return /^[0-9a-f]{64}$/i.test(value)
-        ? problemOf(value)
-        : 'must be 64 hexadecimal characters: openssl rand -hex 32';
+      return isHexKey(value) ? problemOf(value) : 'must be 64 hexadecimal characters: openssl rand -hex 32';
     },
-    safe: (value: string | undefined) =>
-      value !== undefined && (published.has(value.toLowerCase()) || new Set(value.slice(0, 60)).size < 4)
-        ? 'is a published or trivial key. Generate one: openssl rand -hex 32'
-        : undefined,
+    safe: (value: string | undefined) => (value === undefined ? undefined : hexKeyWeakness(value, published)),
   });
 
-const seed = signingKey(PUBLISHED_SEEDS);
-const es256Key = signingKey(PUBLISHED_P256_KEYS, (hex) =>
-  isPrivateKey(hex) ? undefined : 'is not a private key of P-256. Generate another one: openssl rand -hex 32',
+const seed = signingKey();
+const es256Key = signingKey(
+  (hex) =>
+    isPrivateKey(hex)
+      ? undefined
+      : 'is not a private key of P-256. Generate another one: openssl rand -hex 32',
+  PUBLISHED_P256_KEYS,
 );
 
 /** Any other value than 0 and 1 prevents the start. */

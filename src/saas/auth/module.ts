@@ -17,6 +17,7 @@ import { type AccountMails, type AccountOutbox, createAccountMails } from './mai
 import { type ActiveOrganization, authPlugin } from './plugin.js';
 import type { AuthConfiguration } from './schemas.js';
 import { type AuthServiceOptions, createAuthService } from './service.js';
+import { jwksPlugin } from './sessions/access-keys.js';
 import { activityCollection, createActivity } from './sessions/activity.js';
 import { createBrowserSessions, createSessionCookie } from './sessions/browser-sessions.js';
 import type { registerSessionTokenKinds } from './sessions/jwt.js';
@@ -183,6 +184,8 @@ export function createAuthModule(context: ModuleContext<ListedAudit>, options: A
         ...{ cookieIn, activeOrganization },
         hasUserFields: options.users.userFields !== undefined,
       });
+      const { jwks } = options.tokenKinds;
+      if (jwks.length > 0) await fastify.register(jwksPlugin, { jwks });
     },
   };
 }

@@ -17,6 +17,7 @@ import {
   UserFieldsInput,
 } from '../../core/http/schemas.js';
 import { newToken, secretWeakness } from '../../core/kernel/secrets.js';
+import { hexKeyWeakness, isHexKey, readSigningKey } from '../../core/kernel/signing-keys.js';
 import { roleOptions } from './users/roles.js';
 
 /** Maximum size of a request body in bytes. */
@@ -24,13 +25,43 @@ export const BODY_LIMIT = 16 * 1024;
 
 const strongSecret = (secret: string) => secretWeakness(secret, 32);
 
+const accessKey = (env: string, doc: string) =>
+  option(Type.Optional(Type.String()), {
+    env,
+    doc,
+    secret: true,
+    check(key) {
+      const read = readSigningKey(key);
+      return 'problem' in read ? read.problem : undefined;
+    },
+    safe: (key) => (isHexKey(key) ? hexKeyWeakness(key) : undefined),
+  });
+
 export const authOptions = {
-  jwtAccessSecret: option(Type.String(), {
+  jwtAccessKey: accessKey(
+    'JWT_ACCESS_KEY',
+    'Key that signs access tokens which others verify without a secret (docs/access-tokens.md): an Ed25519 seed of 64 hexadecimal characters, or a private key on P-256 in PEM.',
+  ),
+  jwtAccessKeyPrevious: accessKey(
+    'JWT_ACCESS_KEY_PREVIOUS',
+    'Another key that is published and verifies, but does not sign: the next or the previous one of a rotation.',
+  ),
+  jwtAccessAudience: option(Type.Optional(Type.String()), {
+    env: 'JWT_ACCESS_AUDIENCE',
+    doc: 'The `aud` of access tokens, for verifiers that expect a certain one. Changing it ends the tokens that were issued before, which clients refresh.',
+    shown: 'saas-api',
+    check: (audience) =>
+      audience === undefined || /^[\x21-\x7e]{1,255}$/.test(audience)
+        ? undefined
+        : 'must be a name or an address without spaces, of at most 255 characters.',
+  }),
+  jwtAccessSecret: option(Type.Optional(Type.String()), {
     env: 'JWT_ACCESS_SECRET',
-    doc: 'Secret that signs access tokens. At least 32 random bytes in production.',
+    doc: 'Secret that signs access tokens. At least 32 random bytes in production. With JWT_ACCESS_KEY, it is optional and only verifies.',
     shown: 'random outside production',
     secret: true,
     required: 'production',
+    replacedBy: 'jwtAccessKey',
     generate: newToken,
     safe: strongSecret,
   }),
@@ -148,6 +179,21 @@ export const sessionAnswer = (organization: TObject) =>
       ),
     }),
   );
+
+/** A JWK Set (RFC 7517). */
+export const JwksAnswer = Type.Object({
+  keys: Type.Array(
+    Type.Object({
+      kty: Type.String(),
+      crv: Type.String(),
+      x: Type.String(),
+      y: Type.Optional(Type.String()),
+      kid: Type.String(),
+      use: Type.Literal('sig'),
+      alg: Type.Enum(['EdDSA', 'ES256']),
+    }),
+  ),
+});
 
 export const TokensAnswer = Envelope(Type.Object(tokens));
 export const SignInAnswer = Envelope(Type.Object({ user: User, ...tokens }));

@@ -1,3 +1,4 @@
+import { generateKeyPairSync } from 'node:crypto';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { BILLING_MAILS } from '../../../src/saas/billing/notifications.js';
@@ -259,6 +260,12 @@ export function saasCases(folder: string): Record<string, Cases> {
         https://a.example,null file:// capacitor://localhost/ tauri://user@localhost javascript:alert(1)
         chrome-extension://*`),
     },
+    JWT_ACCESS_KEY: accessKey,
+    JWT_ACCESS_KEY_PREVIOUS: accessKey,
+    JWT_ACCESS_AUDIENCE: {
+      valid: same('authenticated', 'https://files.example.com'),
+      invalid: ['a b', 'x'.repeat(256)],
+    },
     JWT_ACCESS_SECRET: { ...signing, required: true },
     JWT_ACCESS_SECRET_PREVIOUS: signing,
     JWT_REFRESH_SECRET: { ...signing, required: true },
@@ -389,6 +396,18 @@ const nextSeed: Cases = {
     '9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60',
     '9D61B19DEFFD5A60BA844AF492EC2CC44449C5697B326919703BAC031CAE7F60',
   ],
+};
+
+/** An Ed25519 seed, or a private key on P-256 in PEM; keys of other kinds are refused. */
+const pemOf = (namedCurve: string) =>
+  generateKeyPairSync('ec', { namedCurve })
+    .privateKey.export({ type: 'pkcs8', format: 'pem' })
+    .toString()
+    .trim();
+const accessKey: Cases = {
+  ...nextSeed,
+  valid: { ...nextSeed.valid, ...same(pemOf('P-256')) },
+  invalid: [...nextSeed.invalid, pemOf('P-384'), `${CANARY}-----BEGIN PRIVATE KEY-----`],
 };
 
 const es256: Cases = {

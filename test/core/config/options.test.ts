@@ -121,6 +121,18 @@ t.test('options given by code do not switch off production checks', async (t) =>
   t.same(problemsOf(t, { ...PRODUCTION, NODE_ENV: 'production' }), []);
 });
 
+t.test('with a key, production needs no secret of access tokens', (t) => {
+  const { JWT_ACCESS_SECRET: _, ...others } = PRODUCTION;
+  t.match(problemsOf(t, others), [/^JWT_ACCESS_SECRET is not set/]);
+  const key = '8f1d0a6be37c942518f0ad6c3b7e95d2406c1fb8e29a7d530123456789abcdef';
+  const { config } = resolveSaas({ env: { ...others, JWT_ACCESS_KEY: key } });
+  t.equal(config.values.jwtAccessSecret, undefined);
+  t.match(problemsOf(t, { ...others, JWT_ACCESS_KEY: key, JWT_ACCESS_KEY_PREVIOUS: key.toUpperCase() }), [
+    /^JWT_ACCESS_KEY_PREVIOUS is the same as JWT_ACCESS_KEY\./,
+  ]);
+  t.end();
+});
+
 t.test('a start advises to list the prices for sale, unless one of the options does', async (t) => {
   const paymentSecretKey = 'sk_test_1';
   const advice = (options: CreateServerOptions) => {

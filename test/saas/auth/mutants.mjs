@@ -191,4 +191,19 @@ export default [
     replace: 'const refusal = isDisabled(user)', by: 'const refusal = false',
     tests: [['saas/auth/sessions', 'login answers alike for an unknown address, a wrong password']],
   },
+  {
+    name: 'any header names a key', file: 'saas/auth/sessions/access-keys.ts', in: 'verify',
+    replace: 'byHeader.get(header)', by: '[...byHeader.values()][0]',
+    tests: [['saas/auth/public-tokens', 'algorithms and keys are not confused']],
+  },
+  {
+    name: 'the signature of a key is not verified', file: 'saas/auth/sessions/access-keys.ts', in: 'verify',
+    replace: 'if (!verify(', by: 'if (false && !verify(',
+    tests: [['saas/auth/public-tokens', 'algorithms and keys are not confused']],
+  },
+  {
+    name: 'access tokens for any audience', file: 'saas/auth/sessions/tokens.ts', in: 'parseToken',
+    replace: 'aud === audience &&', by: '',
+    tests: [['saas/auth/public-tokens', 'the audience is configured, and demanded, with the secret']],
+  },
 ];

@@ -1,6 +1,8 @@
 import jwt, { type FastifyJWTOptions, type JWT } from '@fastify/jwt';
 import type { FastifyInstance } from 'fastify';
+import type { SigningJwk } from '../../../core/kernel/signing-keys.js';
 import type { AuthConfiguration } from '../schemas.js';
+import { type Claims, openAccessKeys } from './access-keys.js';
 
 /** One kind of token: signed with the first secret, verified with every secret. */
 export interface TokenKind {
@@ -9,21 +11,18 @@ export interface TokenKind {
   verify(token: string): Claims | null;
 }
 
-type Claims = Readonly<Record<string, unknown>>;
-
 export interface TokenKindOptions {
   /** Prefix of the namespaces in @fastify/jwt, unique in the host, which may have registered the plugin itself. */
   namespace: string;
   /** Media type of the token (RFC 8725 §3.11). */
   typ: string;
-  /** Signs and verifies with HS256. */
-  secret: string;
-  /** Only verifies, during a rotation of secrets. */
-  previous?: string | undefined;
+  /** For HS256: the first one signs, every one verifies. */
+  secrets: readonly string[];
 }
 
 /**
- * Registers the two kinds of session tokens: access tokens and refresh tokens.
+ * Registers the two kinds of session tokens: access tokens and refresh tokens. With a key, it signs access tokens, and secrets
+ * only verify those that were issued before.
  *
  * @param mount names the registration, like `saas-backend /api`; unique in the host
  */
@@ -31,20 +30,26 @@ export async function registerSessionTokenKinds(
   parent: FastifyInstance,
   mount: string,
   config: AuthConfiguration,
-): Promise<{ accessTokens: TokenKind; refreshTokens: TokenKind }> {
-  const accessTokens = await registerTokenKind(parent, {
-    namespace: `${mount} access`,
-    typ: 'at+jwt',
-    secret: config.jwtAccessSecret,
-    previous: config.jwtAccessSecretPrevious,
-  });
-  const refreshTokens = await registerTokenKind(parent, {
-    namespace: `${mount} refresh`,
-    typ: 'rt+jwt',
-    secret: config.jwtRefreshSecret,
-    previous: config.jwtRefreshSecretPrevious,
-  });
-  return { accessTokens, refreshTokens };
+): Promise<{ accessTokens: TokenKind; refreshTokens: TokenKind; jwks: readonly SigningJwk[] }> {
+  const kindOf = (name: string, typ: string, secrets: readonly (string | undefined)[]) =>
+    registerTokenKind(parent, {
+      namespace: `${mount} ${name}`,
+      typ,
+      secrets: secrets.filter((secret) => secret !== undefined),
+    });
+  const byKey = openAccessKeys('at+jwt', config.jwtAccessKey, config.jwtAccessKeyPrevious);
+  const bySecret = await kindOf('access', 'at+jwt', [config.jwtAccessSecret, config.jwtAccessSecretPrevious]);
+  return {
+    accessTokens: {
+      sign: byKey.sign ?? bySecret.sign,
+      verify: (token) => byKey.verify(token) ?? bySecret.verify(token),
+    },
+    refreshTokens: await kindOf('refresh', 'rt+jwt', [
+      config.jwtRefreshSecret,
+      config.jwtRefreshSecretPrevious,
+    ]),
+    jwks: byKey.jwks,
+  };
 }
 
 /**
@@ -53,9 +58,8 @@ export async function registerSessionTokenKinds(
  */
 export async function registerTokenKind(
   parent: FastifyInstance,
-  { namespace, typ, secret, previous }: TokenKindOptions,
+  { namespace, typ, secrets }: TokenKindOptions,
 ): Promise<TokenKind> {
-  const secrets = previous === undefined ? [secret] : [secret, previous];
   const keys: JWT[] = [];
   await parent.register(async (fastify) => {
     for (const [index, each] of secrets.entries()) {

@@ -43,6 +43,8 @@ interface TokenOptions {
   refreshTokenTtl: number;
   /** Seconds. */
   sessionMaxAge: number;
+  /** `aud` of access tokens. Default: `saas-api`. */
+  jwtAccessAudience?: string | undefined;
   /** PUBLIC_URL, which in development is unknown until the server listens. */
   issuer(): string;
   clock: Clock;
@@ -57,7 +59,10 @@ const MAX_FUTURE_ISSUE_SECONDS = 60;
 
 export function createSessionTokens(options: TokenOptions) {
   const { accessTokens: access, refreshTokens: refresh, clock, random } = options;
-  const readAccess = createTokenCache((token) => parseToken(access, 'access', token));
+  const audience = { access: options.jwtAccessAudience ?? 'saas-api', refresh: 'saas-refresh' };
+  const readAccess = createTokenCache((token) =>
+    parseToken(access, token, { use: 'access', audience: audience.access }),
+  );
   const parseAccessToken = (authorization: string): ParsedToken | null => {
     const token = /^bearer +([\w-]+\.[\w-]+\.[\w-]+) *$/i.exec(authorization)?.[1];
     return token === undefined ? null : readAccess(token);
@@ -81,7 +86,7 @@ export function createSessionTokens(options: TokenOptions) {
     return access.sign({
       ...claims,
       iss: options.issuer(),
-      aud: AUDIENCE.access,
+      aud: audience.access,
       sub: session.userId,
       // RFC 8693 §4.1
       ...(session.impersonator && { act: { sub: session.impersonator.userId } }),
@@ -97,7 +102,7 @@ export function createSessionTokens(options: TokenOptions) {
   const signRefresh = (session: SessionDocument, id: string): string =>
     refresh.sign({
       iss: options.issuer(),
-      aud: AUDIENCE.refresh,
+      aud: audience.refresh,
       sub: session.userId,
       sid: session.id,
       jti: id,
@@ -154,19 +159,15 @@ export function createSessionTokens(options: TokenOptions) {
     verifyBearer: (authorization: string): VerifiedToken | null => validate(parseAccessToken(authorization)),
     /** Verifies a refresh token; `null` for an invalid one. */
     verifyRefresh(text: string): VerifiedToken | null {
-      const token = parseToken(refresh, 'refresh', text);
+      const token = parseToken(refresh, text, { use: 'refresh', audience: audience.refresh });
       const verified = validate(token);
       return token && isTime(token.authTime) ? verified : null;
     },
   };
 }
 
-type Use = 'access' | 'refresh';
-
 /** The claim `kept_in` of a refresh token in a cookie. */
 const COOKIE = 'cookie';
-
-const AUDIENCE: Record<Use, string> = { access: 'saas-api', refresh: 'saas-refresh' };
 
 /** The claims of a token with a valid signature; the times are not validated yet. */
 interface ParsedToken {
@@ -180,11 +181,15 @@ interface ParsedToken {
 }
 
 /** Verifies the signature and requires every claim with its exact type and value (RFC 8725). */
-function parseToken(kind: TokenKind, use: Use, token: string): ParsedToken | null {
+function parseToken(
+  kind: TokenKind,
+  token: string,
+  { use, audience }: { use: 'access' | 'refresh'; audience: string },
+): ParsedToken | null {
   const { iss, aud, sub, sid, jti, iat, exp, nbf, auth_time, token_use, kept_in } = kind.verify(token) ?? {};
   const isWellFormed =
     typeof iss === 'string' &&
-    aud === AUDIENCE[use] &&
+    aud === audience &&
     token_use === use &&
     isIdentifier(sub) &&
     isIdentifier(sid) &&
