@@ -8,13 +8,13 @@ export interface AccessToken {
   subject: string;
   /** `human` or `agent`. */
   kind: string | undefined;
-  /** The application that the token was issued to. */
+  /** The application that the token was issued to; empty if it names none, which only those of the type `JWT` may do. */
   clientId: string;
   /** What the token permits. */
   scopes: readonly string[];
   /** The agents that act for the subject (RFC 8693 §4.1), the current one first; empty without delegation. */
   actors: readonly string[];
-  /** The token's own ID. */
+  /** The token's own ID; empty in the same case. */
   id: string;
   /** Milliseconds since 1970. */
   expiresAt: number;
@@ -28,19 +28,23 @@ export interface AccessToken {
   claims: Readonly<Record<string, unknown>>;
 }
 
-/** The claims of an access token whose required ones were checked (RFC 9068 §2.2). */
-export type AccessClaims = JWTPayload & { sub: string; jti: string; exp: number; client_id: string };
+/** The claims of an access token whose required ones were checked: with the type `at+jwt`, also `jti` and `client_id` (RFC 9068 §2.2). */
+export type AccessClaims = JWTPayload & { sub: string; exp: number; client_id?: string };
 
 export function accessTokenOf(claims: AccessClaims): AccessToken {
   const textOf = (value: unknown) => (typeof value === 'string' ? value : undefined);
-  const { kind, scope, acr, amr, auth_time: authTime } = claims;
+  const { kind, acr, amr, auth_time: authTime } = claims;
+  // Of Auth0 and Keycloak, Okta, and Entra.
+  const client = claims.client_id ?? claims['azp'] ?? claims['cid'] ?? claims['appid'];
+  // Okta has an array, and Entra a text.
+  const scope = [claims['scope'] ?? claims['scp']].flat().filter((each) => typeof each === 'string');
   return {
     subject: claims.sub,
     kind: textOf(kind),
-    clientId: claims.client_id,
-    scopes: textOf(scope)?.split(' ').filter(Boolean) ?? [],
+    clientId: textOf(client) ?? '',
+    scopes: scope.join(' ').split(' ').filter(Boolean),
     actors: actorsOf(claims['act']).map(({ sub }) => sub),
-    id: claims.jti,
+    id: claims.jti ?? '',
     expiresAt: claims.exp * SECOND,
     authTime: typeof authTime === 'number' ? authTime * SECOND : undefined,
     acr: textOf(acr),

@@ -6,8 +6,8 @@ import { DPOP_ALGORITHMS } from '../core/http/dpop.js';
 export interface ResourceMetadata {
   /** The identifier of the API. */
   resource: string;
-  /** Who issues its access tokens. */
-  authorization_servers: string[];
+  /** Who issues its access tokens: issuers that have metadata. */
+  authorization_servers?: string[];
   /** Where requests have the token. */
   bearer_methods_supported: ['header'];
   /** What the tokens can permit. */
@@ -23,8 +23,6 @@ export interface ResourceMetadata {
 }
 
 export interface DescribedResource {
-  /** The issuer of its access tokens: the address of an identity provider, exactly as in its id_tokens. */
-  issuer: string;
   /** The identifier of the API: the `aud` of its access tokens, as the identity provider has registered it. */
   resource: string;
   /** The scopes that the API knows. */
@@ -36,12 +34,12 @@ export interface DescribedResource {
 }
 
 export function metadataOf(
-  { issuer, resource, scopes, name, documentation }: DescribedResource,
-  isDpopRequired: boolean,
+  { resource, scopes, name, documentation }: DescribedResource,
+  { issuers, isDpopRequired }: { issuers: readonly string[]; isDpopRequired: boolean },
 ): ResourceMetadata {
   return {
     resource,
-    authorization_servers: [issuer],
+    ...(issuers.length > 0 && { authorization_servers: [...issuers] }),
     bearer_methods_supported: ['header'],
     ...(scopes && { scopes_supported: [...scopes] }),
     ...(name !== undefined && { resource_name: name }),

@@ -9,12 +9,14 @@ import {
 import { type Clock, SECOND, systemClock, toSeconds } from '../core/kernel/clock.js';
 import { type AccessClaims, type AccessToken, accessTokenOf } from './access-token.js';
 import { challengeOf, ResourceError, type ResourceErrorCode } from './errors.js';
-import { createIssuerSource, type Fetch, type Issuer } from './issuer.js';
+import { createIssuerSource, type Fetch, type Issuer, type TrustedIssuer } from './issuer.js';
 import { type DescribedResource, metadataOf, metadataUrl, type ResourceMetadata } from './metadata.js';
 import { followRevocations, type Revocations } from './revocations.js';
 
 /** Which access tokens an API accepts. */
-export interface ResourceServerOptions extends DescribedResource {
+export interface ResourceServerOptions extends DescribedResource, TrustedIssuer {
+  /** Further issuers, each with rules of its own. */
+  otherIssuers?: readonly TrustedIssuer[];
   /** Accept only access tokens that are bound to a key (DPoP, RFC 9449). Default: false; bound ones always need a proof. */
   requireDpop?: boolean;
   /** Remembers which DPoP proofs were used. Default: the memory of this process. Several processes need a shared one. */
@@ -85,12 +87,17 @@ const SKEW_S = 5;
  */
 export function createResourceServer(options: ResourceServerOptions): ResourceServer {
   requireValid(options);
-  const { issuer, resource, requireDpop = false, maxRevocationSilence = 30, onFailure = () => {} } = options;
+  const { resource, requireDpop = false, maxRevocationSilence = 30, onFailure = () => {} } = options;
   const { clock = systemClock, fetch = globalThis.fetch } = options;
-  const source = createIssuerSource(issuer, { clock, fetch });
+  const trusted = issuersOf(options);
+  const sources = new Map(
+    trusted.map((rules): [string, Source] => [
+      rules.issuer,
+      { rules, read: createIssuerSource(rules, { clock, fetch }).get, revocations: undefined },
+    ]),
+  );
   const replay = options.replayCache ?? createMemoryReplayCache(clock);
   const dpop = createDpopVerifier({ clock, replay });
-  let revocations: Revocations | undefined;
 
   const refuse = (code: ResourceErrorCode, message: string, more: Challenge = {}) => {
     const { scheme = requireDpop ? 'DPoP' : 'Bearer', cause, ...parameters } = more;
@@ -104,14 +111,15 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
     return new ResourceError(code, message, { 'www-authenticate': challenge }, cause);
   };
 
-  const connect = async (): Promise<Issuer> => {
+  const connect = async (source: Source): Promise<Issuer> => {
+    const { issuer } = source.rules;
     try {
-      const found = await source.get();
+      const found = await source.read();
       if (maxRevocationSilence !== false && found.revocationsUri !== undefined) {
         const maxSilenceMs = maxRevocationSilence * SECOND;
         const following = { clock, fetch, issuer, maxSilenceMs, onFailure };
-        revocations ??= followRevocations(found, found.revocationsUri, following);
-        await revocations.ready();
+        source.revocations ??= followRevocations(found, found.revocationsUri, following);
+        await source.revocations.ready();
       }
       return found;
     } catch (error) {
@@ -120,18 +128,36 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
     }
   };
 
-  const claimsOf = async ({ keys }: Issuer, token: string, scheme: Scheme): Promise<AccessClaims> => {
-    const { jwtVerify, errors } = await import('jose');
+  /** The issuer that a token names. Its keys alone decide, so that no issuer speaks for another one. */
+  const sourceOf = async (token: string, scheme: Scheme): Promise<Source> => {
+    const { decodeJwt } = await import('jose');
+    let cause: unknown;
     try {
-      const { payload } = await jwtVerify(token, keys, {
+      const source = sources.get(String(decodeJwt(token).iss));
+      if (source) return source;
+    } catch (error) {
+      cause = error;
+    }
+    throw refuse('invalid_token', 'The access token is of no issuer of this resource.', { scheme, cause });
+  };
+
+  const claimsOf = async (source: Source, token: string, scheme: Scheme): Promise<AccessClaims> => {
+    const { keys } = await connect(source);
+    const { jwtVerify, errors } = await import('jose');
+    const { issuer, audience = resource, algorithms = ALGORITHMS, typ = 'at+jwt' } = source.rules;
+    try {
+      const { payload, protectedHeader } = await jwtVerify(token, keys, {
         issuer,
-        audience: resource,
-        typ: 'at+jwt',
-        algorithms: ['EdDSA', 'Ed25519'],
-        requiredClaims: ['exp', 'iat', 'jti', 'sub', 'client_id'],
+        audience,
+        ...(typ === 'at+jwt' && { typ }),
+        algorithms: [...algorithms],
+        requiredClaims: REQUIRED_CLAIMS[typ],
         clockTolerance: SKEW_S,
         currentDate: new Date(clock.now()),
       });
+      // RFC 7519 §5.1: the type may be absent.
+      if (typ === 'JWT' && !/^jwt$/i.test(protectedHeader.typ ?? 'JWT'))
+        throw new errors.JWTInvalid('another type');
       return payload as AccessClaims;
     } catch (error) {
       const isUnreachable =
@@ -187,12 +213,16 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
     });
   };
 
-  const metadata = metadataOf(options, requireDpop);
+  const metadata = metadataOf(options, {
+    // Clients find no metadata of the others.
+    issuers: trusted.flatMap(({ issuer, jwksUri }) => (jwksUri === undefined ? [issuer] : [])),
+    isDpopRequired: requireDpop,
+  });
 
   return {
     metadata,
     metadataPath: metadataPath(resource),
-    ready: async () => void (await connect()),
+    ready: async () => void (await Promise.all([...sources.values()].map(connect))),
 
     async verify(received, demands = {}) {
       const request = received instanceof Request ? partsOf(received) : received;
@@ -204,8 +234,10 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
       const presented = readAuthorization(header);
       if (!presented) throw refuse('missing_token', 'An access token is required.', { scope });
       const { scheme, token } = presented;
-      const claims = await claimsOf(await connect(), token, scheme);
+      const source = await sourceOf(token, scheme);
+      const claims = await claimsOf(source, token, scheme);
       await requireProof(claims, presented, request);
+      const { revocations } = source;
       if (revocations && !revocations.isCurrent())
         throw unavailable(new Error('The list of revoked tokens is too old.'));
       if (revocations?.includes(claims))
@@ -217,11 +249,34 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
 
     require: requireDemands,
 
-    close: () => revocations?.stop(),
+    close() {
+      for (const { revocations } of sources.values()) revocations?.stop();
+    },
   };
 }
 
 type Scheme = 'Bearer' | 'DPoP';
+
+/** What is known of an issuer. */
+interface Source {
+  rules: TrustedIssuer;
+  read(): Promise<Issuer>;
+  /** Since it has a list of revoked tokens. */
+  revocations: Revocations | undefined;
+}
+
+const issuersOf = ({ otherIssuers = [], ...first }: ResourceServerOptions): TrustedIssuer[] => [
+  first,
+  ...otherIssuers,
+];
+
+/** Each is made with a key of its type: a key set has no secrets, and jose compares `kty`, `crv` and `alg`. */
+const ALGORITHMS = ['EdDSA', 'Ed25519', 'ES256', 'RS256'];
+
+const REQUIRED_CLAIMS = {
+  'at+jwt': ['exp', 'iat', 'jti', 'sub', 'client_id'],
+  JWT: ['exp', 'iat', 'sub'],
+};
 
 /** Parameters of a challenge, and what it is about. */
 interface Challenge {
@@ -266,14 +321,25 @@ function reasonOf(error: unknown): string {
   }
 }
 
-function requireValid({ issuer, resource, maxRevocationSilence = 30 }: ResourceServerOptions): void {
+function requireValid(options: ResourceServerOptions): void {
+  const { resource, maxRevocationSilence = 30 } = options;
   const problems: string[] = [];
   const isSecure = (url: string) => {
     if (!URL.canParse(url)) return false;
     const { protocol, hostname } = new URL(url);
     return protocol === 'https:' || /^(localhost|127\.0\.0\.1|\[::1\])$/.test(hostname);
   };
-  if (!isSecure(issuer)) problems.push('issuer must be an https address (http on this machine only).');
+  const issuers = issuersOf(options);
+  for (const { issuer, jwksUri = issuer, audience, algorithms = ALGORITHMS, typ = 'at+jwt' } of issuers) {
+    if (!isSecure(issuer)) problems.push('issuer must be an https address (http on this machine only).');
+    if (!isSecure(jwksUri)) problems.push('jwksUri must be an https address (http on this machine only).');
+    if (audience === '') problems.push('audience must not be empty.');
+    if (!algorithms.every((name) => /^(EdDSA|Ed25519|(ES|RS|PS)(256|384|512))$/.test(name)))
+      problems.push('algorithms must be of public keys, like RS256, ES256 and EdDSA.');
+    if (!Object.hasOwn(REQUIRED_CLAIMS, typ)) problems.push('typ must be at+jwt or JWT.');
+  }
+  if (new Set(issuers.map(({ issuer }) => issuer)).size < issuers.length)
+    problems.push('otherIssuers must name each issuer once.');
   if (!isSecure(resource)) problems.push('resource must be an https address (http on this machine only).');
   if (/[?#]/.test(resource)) problems.push('resource must have no query and no fragment.');
   if (maxRevocationSilence !== false && !(maxRevocationSilence >= 3 && maxRevocationSilence <= 600))

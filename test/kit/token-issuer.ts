@@ -2,6 +2,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import {
   type CryptoKey,
   exportJWK,
+  exportSPKI,
   generateKeyPair,
   type JWK,
   type JWTHeaderParameters,
@@ -28,14 +29,18 @@ export interface TokenIssuer {
   /** Sends the new list to everyone who waits for it. */
   revoke(list: RevocationList): void;
   sign(claims: JWTPayload, header?: Partial<JWTHeaderParameters>, key?: CryptoKey): Promise<string>;
+  /** Signs with HS256, and the public key as the secret. */
+  confuse(claims: JWTPayload, header?: Partial<JWTHeaderParameters>): Promise<string>;
 }
 
 export async function tokenIssuer(
   t: Test,
-  { clock, revocations = false }: { clock: Clock; revocations?: boolean },
+  { clock, revocations = false, alg = 'EdDSA' }: { clock: Clock; revocations?: boolean; alg?: string },
 ): Promise<TokenIssuer> {
-  const keys = await generateKeyPair('EdDSA', { crv: 'Ed25519' });
-  const jwk = { ...(await exportJWK(keys.publicKey)), kid: 'k1', alg: 'EdDSA', use: 'sig' };
+  const keys = await generateKeyPair(alg);
+  // As at Entra, keys of RSA do not name the algorithm.
+  const named = alg === 'RS256' ? {} : { alg };
+  const jwk = { ...(await exportJWK(keys.publicKey)), kid: 'k1', use: 'sig', ...named };
   let list: RevocationList = {};
   let version = 0;
   let changed = () => {};
@@ -86,8 +91,12 @@ export async function tokenIssuer(
       change = new Promise<void>((resolve) => (changed = resolve));
       notify();
     },
+    confuse: async (claims, header = {}) =>
+      new SignJWT(claims)
+        .setProtectedHeader({ alg: 'HS256', kid: 'k1', ...header })
+        .sign(Buffer.from(await exportSPKI(keys.publicKey))),
     sign: (claims, header = {}, key = keys.privateKey) =>
-      new SignJWT(claims).setProtectedHeader({ alg: 'EdDSA', typ: 'at+jwt', kid: 'k1', ...header }).sign(key),
+      new SignJWT(claims).setProtectedHeader({ alg, typ: 'at+jwt', kid: 'k1', ...header }).sign(key),
   };
   return issuer;
 }

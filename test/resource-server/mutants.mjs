@@ -3,12 +3,12 @@
 export default [
   {
     name: 'tokens for any resource', file: 'resource-server/service.ts', in: 'claimsOf',
-    replace: 'audience: resource,', by: '',
+    replace: 'audience,', by: '',
     tests: [['resource-server/resource-server', 'only tokens of this issuer for this resource']],
   },
   {
     name: 'tokens of any type', file: 'resource-server/service.ts', in: 'claimsOf',
-    replace: "typ: 'at+jwt',", by: '',
+    replace: "...(typ === 'at+jwt' && { typ }),", by: '',
     tests: [['resource-server/resource-server', 'only tokens of this issuer for this resource']],
   },
   {
@@ -30,5 +30,20 @@ export default [
     name: 'a used proof', file: 'core/http/dpop.ts', in: 'verify',
     replace: '!(await replay.claim(', by: 'false && !(await replay.claim(',
     tests: [['resource-server/resource-server', 'a token that is bound to a key needs a proof of it, once']],
+  },
+  {
+    name: 'any algorithm of a key', file: 'resource-server/service.ts', in: 'claimsOf',
+    replace: 'algorithms: [...algorithms],', by: '',
+    tests: [['resource-server/resource-server', 'algorithms are pinned for each issuer']],
+  },
+  {
+    name: 'one issuer speaks for another one', file: 'resource-server/service.ts', in: 'sourceOf',
+    replace: 'sources.get(String(decodeJwt(token).iss))', by: '[...sources.values()].at(-1)',
+    tests: [['resource-server/resource-server', 'of several issuers, each speaks for itself only']],
+  },
+  {
+    name: 'a token of any type of other issuers', file: 'resource-server/service.ts', in: 'claimsOf',
+    replace: "typ === 'JWT' && !/^jwt$/i", by: 'false && !/^jwt$/i',
+    tests: [['resource-server/resource-server', 'access tokens of other issuers are accepted by their rules']],
   },
 ];

@@ -5,7 +5,8 @@ import { accessOf, type RevocationKind, revocationKey } from '../../src/core/htt
 import { MINUTE, SECOND, toSeconds } from '../../src/core/kernel/clock.js';
 import { type ProtectResourceOptions, protectResource } from '../../src/resource-server/plugin.js';
 import { createResourceServer } from '../../src/resource-server/service.js';
-import { fakeClock } from '../kit/clock.js';
+import { saasApp } from '../kit/app.js';
+import { type FakeClock, fakeClock } from '../kit/clock.js';
 import { dpopKey, tokenIssuer } from '../kit/token-issuer.js';
 import { waitUntil } from '../kit/wait.js';
 
@@ -16,10 +17,18 @@ const METADATA = '/.well-known/oauth-protected-resource/files';
 /** An application with a route for readers, one for writers, and one that needs a recent and strong sign-in. */
 async function protectedApp(
   t: Test,
-  { revocations = false, ...options }: Partial<ProtectResourceOptions> & { revocations?: boolean } = {},
+  {
+    revocations = false,
+    alg = 'EdDSA',
+    clock = fakeClock(),
+    ...options
+  }: Partial<Omit<ProtectResourceOptions, 'clock'>> & {
+    revocations?: boolean;
+    alg?: string;
+    clock?: FakeClock;
+  } = {},
 ) {
-  const clock = fakeClock();
-  const issuer = await tokenIssuer(t, { clock, revocations });
+  const issuer = await tokenIssuer(t, { clock, revocations, alg });
   const failures: unknown[] = [];
   const app = Fastify();
   t.teardown(() => app.close());
@@ -441,6 +450,111 @@ t.test('any server can verify a request of fetch', async (t) => {
   server.close();
 });
 
+/** The access tokens of others: their algorithm, type and claims. */
+const VENDORS = {
+  'Auth0, RS256': { alg: 'RS256', typ: 'JWT', claims: { azp: 'app_1', scope: 'files:read' } },
+  'Auth0 with the profile of RFC 9068': {
+    alg: 'RS256',
+    typ: 'at+jwt',
+    claims: { client_id: 'app_1', jti: 'x', scope: 'files:read' },
+  },
+  'Okta, without a type': {
+    alg: 'RS256',
+    typ: undefined,
+    claims: { cid: 'app_1', jti: 'AT.x', scp: ['files:read'] },
+  },
+  'Entra, whose key names no algorithm': {
+    alg: 'RS256',
+    typ: 'JWT',
+    claims: { azp: 'app_1', uti: 'x', scp: 'files:read openid' },
+  },
+  'Keycloak, ES256': { alg: 'ES256', typ: 'JWT', claims: { azp: 'app_1', jti: 'x', scope: 'files:read' } },
+} as const;
+
+for (const [name, { alg, typ, claims: own }] of Object.entries(VENDORS)) {
+  t.test(`access tokens of other issuers are accepted by their rules: ${name}`, async (t) => {
+    const rules = typ === 'at+jwt' ? {} : { typ: 'JWT' as const };
+    const { call, issuer, claims } = await protectedApp(t, { alg, audience: 'api://files', ...rules });
+    const { iss, sub, iat, exp } = claims();
+    const token = { ...{ iss, sub, iat, exp, aud: 'api://files' }, ...own } as JWTPayload;
+    const header = { alg, typ: typ as string };
+    const bearer = async (change: JWTPayload = {}, more = {}) =>
+      `Bearer ${await issuer.sign({ ...token, ...change }, { ...header, ...more })}`;
+    t.match(await call(await bearer()), { status: 200, body: { subject: sub, clientId: 'app_1' } });
+    const now = Number(iat);
+    for (const [what, header] of Object.entries({
+      'the resource as the audience': await bearer({ aud: RESOURCE }),
+      'no audience': await bearer({ aud: undefined as never }),
+      expired: await bearer({ exp: now - 6 }),
+      'without an end': await bearer({ exp: undefined as never }),
+      'without a subject': await bearer({ sub: undefined as never }),
+      'another type': await bearer({}, { typ: typ === 'at+jwt' ? 'JWT' : 'logout+jwt' }),
+      'signed with the public key as a secret': `Bearer ${await issuer.confuse(token, { typ: typ as string })}`,
+      unsigned: `Bearer ${new UnsecuredJWT(token).encode()}`,
+    }))
+      t.equal((await call(header)).status, 401, what);
+  });
+}
+
+t.test('algorithms are pinned for each issuer', async (t) => {
+  const { call, issuer, claims } = await protectedApp(t, { alg: 'RS256', algorithms: ['ES256'] });
+  t.equal((await call(`Bearer ${await issuer.sign(claims(), { alg: 'RS256' })}`)).status, 401);
+  const other = await protectedApp(t, { alg: 'RS256' });
+  t.equal(
+    (await other.call(`Bearer ${await other.issuer.sign(other.claims(), { alg: 'RS512' })}`)).status,
+    401,
+  );
+});
+
+t.test('of several issuers, each speaks for itself only, by its own rules', async (t) => {
+  const clock = fakeClock();
+  const strange = await tokenIssuer(t, { clock, alg: 'ES256' });
+  const rules = {
+    issuer: strange.url,
+    jwksUri: `${strange.url}/jwks`,
+    audience: 'api://x',
+    typ: 'JWT',
+  } as const;
+  const { app, call, bearer, issuer, claims } = await protectedApp(t, { clock, otherIssuers: [rules] });
+  t.equal((await call(await bearer())).status, 200);
+  const theirs = { ...claims(), iss: strange.url, aud: 'api://x' };
+  const sign = async (change: JWTPayload, header = {}) =>
+    `Bearer ${await strange.sign({ ...theirs, ...change }, { alg: 'ES256', typ: 'JWT', ...header })}`;
+  t.equal((await call(await sign({}))).status, 200);
+  t.same(strange.requests, ['/jwks'], 'no metadata are read where the keys are named');
+  t.equal((await call(await sign({ iss: issuer.url }))).status, 401, 'in the name of the other issuer');
+  t.equal((await call(await sign({ iss: issuer.url, aud: RESOURCE }, { typ: 'at+jwt' }))).status, 401);
+  t.equal((await call(await bearer({ iss: strange.url, aud: 'api://x' }))).status, 401);
+  t.equal((await call(await bearer({ aud: 'api://x' }))).status, 401, 'the audience of the other issuer');
+  t.equal((await call(await sign({ aud: RESOURCE }))).status, 401);
+  t.equal((await call(`Bearer ${await issuer.sign(claims(), { typ: 'JWT' })}`)).status, 401);
+  t.equal((await call(await sign({ iss: 'https://evil.test' }))).status, 401);
+  t.same((await app.inject({ url: METADATA })).json().authorization_servers, [issuer.url]);
+  strange.faults.set('/jwks', () => 503);
+  t.equal((await call(await bearer())).status, 200, 'one that fails does not affect the others');
+});
+
+t.test('access tokens of saas-backend are verified with its public keys', async (t) => {
+  const jwtAccessKey = '8f1d0a6be37c942518f0ad6c3b7e95d2406c1fb8e29a7d530123456789abcdef';
+  const publicUrl = 'https://app.example.test';
+  const backend = await saasApp(t, { publicUrl, jwtAccessKey, jwtAccessAudience: RESOURCE });
+  const { accessToken, refreshToken, id } = await backend.signUp();
+  const jwksUri = `${await backend.listen()}/api/auth/jwks`;
+  const serverFor = (resource: string) => {
+    const server = createResourceServer({ issuer: publicUrl, jwksUri, resource, clock: backend.clock });
+    t.teardown(() => server.close());
+    const request = (token: string) =>
+      new Request(resource, { headers: { authorization: `Bearer ${token}` } });
+    return (token: string) => server.verify(request(token));
+  };
+  const verify = serverFor(RESOURCE);
+  t.match(await verify(accessToken), { subject: id, clientId: publicUrl, scopes: [] });
+  await t.rejects(verify(refreshToken), { code: 'invalid_token' });
+  await t.rejects(serverFor('https://other.example.test')(accessToken), { code: 'invalid_token' });
+  backend.clock.advance(16 * MINUTE);
+  await t.rejects(verify(accessToken), { code: 'invalid_token', message: /expired/ });
+});
+
 t.test('a configuration that is not safe is refused with every reason', async (t) => {
   const create =
     (issuer: string, resource: string, maxRevocationSilence = 30) =>
@@ -451,4 +565,16 @@ t.test('a configuration that is not safe is refused with every reason', async (t
     /issuer must be.*resource must be.*resource must have no query.*maxRevocationSilence must be/s,
   );
   t.doesNotThrow(create('https://idp.test', 'http://localhost:3000/mcp'));
+  const issuer = 'https://idp.test';
+  const rules = { issuer, resource: 'https://api.test' };
+  for (const [more, problem] of [
+    [{ algorithms: ['HS256'] }, /algorithms must be of public keys/],
+    [{ algorithms: ['none'] }, /algorithms must be of public keys/],
+    [{ typ: 'at' as 'JWT' }, /typ must be/],
+    [{ audience: '' }, /audience must not be empty/],
+    [{ jwksUri: 'http://idp.test/jwks' }, /jwksUri must be/],
+    [{ otherIssuers: [{ issuer: 'http://other.test' }] }, /issuer must be/],
+    [{ otherIssuers: [{ issuer }] }, /name each issuer once/],
+  ] as const)
+    t.throws(() => createResourceServer({ ...rules, ...more }), problem);
 });
