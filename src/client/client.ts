@@ -1,4 +1,5 @@
 import { type ClientMethods, OPERATIONS } from '../../generated/client/operations.js';
+import type { OwnOrganization, Session, User } from '../../generated/client/schemas.js';
 import {
   type ApiResponse,
   type CallOptions,
@@ -7,8 +8,17 @@ import {
   type Fetch,
   unlessAborted,
 } from './exchange.js';
-import { createSession, type LogoutScope, type SessionEnd } from './session.js';
-import { memoryStore, sessionOf, storageStore, type TokenStorage, type Tokens } from './storage.js';
+import { createSession, type LogoutScope, type SessionChange, type SessionEnd } from './session.js';
+import { createSignIn, type PasskeyMethods, type SignInMethods } from './sign-in.js';
+import {
+  mayHaveCookie,
+  memoryStore,
+  sessionOf,
+  storageStore,
+  type TokenStorage,
+  type Tokens,
+  tokensOf,
+} from './storage.js';
 
 /** The options of a client. */
 export interface ClientOptions {
@@ -31,6 +41,16 @@ export interface ClientOptions {
   onSessionEnd?: ((end: SessionEnd) => void) | undefined;
 }
 
+/** Who is signed in. */
+export interface ActiveSession {
+  /** The user, with the plan, the roles and the metadata. */
+  user: User;
+  /** When and how the user has signed in. */
+  session: Session;
+  /** The organization that is active in the session; null for none. */
+  organization: OwnOrganization | null;
+}
+
 /** A client of the API: one method for each operation, and requests to other routes with the same session. */
 export interface SaasClient extends ClientMethods {
   /** Registration, sign-in, sessions and mailed links. */
@@ -41,6 +61,19 @@ export interface SaasClient extends ClientMethods {
      */
     logout(body?: { scope?: LogoutScope }, options?: Pick<CallOptions, 'signal'>): Promise<void>;
   };
+  /** Sign-in at other providers and with passkeys. */
+  readonly signIn: SignInMethods;
+  /** Passkeys that the browser creates. */
+  readonly passkeys: PasskeyMethods;
+  /** Who is signed in; null for a visitor, who causes no request. Calls at the same time share one request. */
+  getSession(): Promise<ActiveSession | null>;
+  /**
+   * An access token that is valid for the next request, for WebSockets and other libraries that send it themselves. Null for a
+   * visitor. Ask again for each connection.
+   */
+  getAccessToken(): Promise<string | null>;
+  /** Calls the listener after each sign-in and each end of the session, also in other tabs. Returns the function that ends this. */
+  onChange(listener: (change: SessionChange) => void): () => void;
   /**
    * `fetch` for routes of your own server, with the access token and one repetition after it has expired. `url` is relative to
    * the origin of `baseUrl`. A request whose body is a stream is not repeated.
@@ -77,17 +110,45 @@ export function createClient(options: ClientOptions): SaasClient {
         },
         ...(body !== undefined && { body: JSON.stringify(body) }),
         ...(hasCookie && path.startsWith('/auth/') && { credentials: 'include' as const }),
+        // The cookie of the response arrives although the page is left meanwhile.
+        ...(hasCookie && path === '/auth/refresh' && { keepalive: true }),
       },
       { signal: more.signal, timeout: more.timeout ?? timeout },
     );
+
+  const listeners = new Set<(change: SessionChange) => void>([
+    (change) => change.reason !== 'login' && onSessionEnd?.(change),
+  ]);
+  let asking: Promise<ActiveSession | null> | undefined;
 
   const session = createSession({
     ...{ key, hasCookie, isShared: storage !== 'memory' },
     store:
       typeof storage === 'object' ? storageStore(storage, key) : memoryStore(hasCookie ? undefined : null),
     send: (path, body) => call('POST', path, body, undefined, { timeout: REFRESH_TIMEOUT_MS }),
-    onEnd: (end) => onSessionEnd?.(end),
+    onChange(change) {
+      asking = undefined;
+      // An error of a listener is not one of the request.
+      for (const listener of listeners) queueMicrotask(() => listener(change));
+    },
   });
+
+  const readSession = async (token: string | undefined): Promise<ApiResponse> =>
+    call('GET', '/auth/session', undefined, token, {});
+  const sessionIn = (answer: ApiResponse) => (contentOf(answer) as { session: ActiveSession | null }).session;
+
+  async function findSession(): Promise<ActiveSession | null> {
+    if (hasCookie) {
+      return session.ask(async () =>
+        mayHaveCookie(base.hostname) ? sessionIn(await readSession(undefined)) : undefined,
+      );
+    }
+    if (!(await session.current())) return null;
+    // A token that is not valid any more has no session there.
+    const isRefused = (answer: ApiResponse) => isTokenRefused(answer) || sessionIn(answer) === null;
+    const answer = await authorized(undefined, readSession, isRefused);
+    return (await session.current()) && sessionIn(answer);
+  }
 
   /** Sends a request with the access token, and once more with a new one if the server has refused the first. */
   async function authorized<T>(
@@ -122,11 +183,16 @@ export function createClient(options: ClientOptions): SaasClient {
     const content = contentOf(answer);
     if (template === '/user/delete') await session.end('deleted');
     if (!template.startsWith('/auth/')) return content;
-    const { accessToken, refreshToken, expiresIn, ...others } = content as Partial<Tokens> & {
+    const {
+      accessToken,
+      refreshToken,
+      expiresIn = 0,
+      ...others
+    } = content as Partial<Tokens> & {
       expiresIn?: number;
     };
     if (accessToken === undefined) return content;
-    await session.begin({ accessToken, ...(refreshToken !== undefined && { refreshToken }) });
+    await session.begin(tokensOf({ accessToken, refreshToken, expiresIn }));
     return others;
   }
 
@@ -142,6 +208,23 @@ export function createClient(options: ClientOptions): SaasClient {
   const client = Object.fromEntries(groups);
   client.auth.logout = ({ scope = 'local' }: { scope?: LogoutScope } = {}, { signal }: CallOptions = {}) =>
     unlessAborted(session.logout(scope), signal);
+
+  Object.assign(client, createSignIn(root, `${key} sign-in`, client as ClientMethods));
+
+  client.getSession = () => {
+    asking ??= findSession().finally(() => {
+      asking = undefined;
+    });
+    return asking;
+  };
+  client.getAccessToken = async () => {
+    if (hasCookie && !mayHaveCookie(base.hostname)) return null;
+    return (await session.current())?.accessToken ?? null;
+  };
+  client.onChange = (listener: (change: SessionChange) => void) => {
+    listeners.add(listener);
+    return () => listeners.delete(listener);
+  };
 
   client.fetch = async (input: string | URL, init: RequestInit = {}): Promise<Response> => {
     const url = new URL(input, base.origin);

@@ -2,9 +2,10 @@ import type { ErrorCode } from '../../generated/client/codes.js';
 
 /**
  * The code of an error: one of the API, or one of the client. `NETWORK_ERROR`: no response. `TIMEOUT`: no response in time.
- * `UNEXPECTED_RESPONSE`: a response that is not of the API, for example of a proxy.
+ * `UNEXPECTED_RESPONSE`: a response that is not of the API, for example of a proxy. `CANCELLED`: the person has not completed the
+ * sign-in at a provider, or has not used a passkey. `PROVIDER_FAILED`: the provider has not signed the person in.
  */
-export type SaasErrorCode = ErrorCode | 'NETWORK_ERROR' | 'TIMEOUT' | 'UNEXPECTED_RESPONSE';
+export type SaasErrorCode = ErrorCode | keyof typeof CLIENT_MESSAGES;
 
 /** An invalid field of a request. */
 export interface FieldError {
@@ -18,6 +19,8 @@ const CLIENT_MESSAGES = {
   NETWORK_ERROR: 'The server cannot be reached.',
   TIMEOUT: 'The server did not respond in time.',
   UNEXPECTED_RESPONSE: 'The response is not one of the API.',
+  CANCELLED: 'The sign-in was cancelled.',
+  PROVIDER_FAILED: 'The provider could not sign you in.',
 };
 
 /** An error of a request. `code` is stable; messages can change. */
@@ -54,6 +57,18 @@ export class SaasError extends Error {
     return [0, 429, 502, 503, 504].includes(this.status);
   }
 }
+
+/** An error of a sign-in that continues with a second factor. */
+export type SecondFactorError = SaasError & {
+  /** Whether the person has a second factor, or has to set one up first. */
+  code: 'SECOND_FACTOR_REQUIRED' | 'SECOND_FACTOR_ENROLMENT_REQUIRED';
+  /** For `auth.completeSignIn`, or for `auth.beginRequiredSecondFactor` and `auth.confirmRequiredSecondFactor`. */
+  challenge: string;
+};
+
+/** Whether a sign-in continues with a second factor. */
+export const needsSecondFactor = (error: unknown): error is SecondFactorError =>
+  error instanceof SaasError && error.challenge !== undefined;
 
 /** The JSON of an error response. */
 export interface ErrorBody {

@@ -8,8 +8,21 @@ export type { OrganizationsMethods } from '../../generated/client/organizations.
 export type * from '../../generated/client/schemas.js';
 export type { SettingsMethods } from '../../generated/client/settings.js';
 export type { UserMethods } from '../../generated/client/user.js';
-export { type ClientOptions, createClient, type SaasClient } from './client.js';
-export { type FieldError, SaasError, type SaasErrorCode } from './errors.js';
+export { type ActiveSession, type ClientOptions, createClient, type SaasClient } from './client.js';
+export {
+  type FieldError,
+  needsSecondFactor,
+  SaasError,
+  type SaasErrorCode,
+  type SecondFactorError,
+} from './errors.js';
 export type { CallOptions, Fetch } from './exchange.js';
-export type { LogoutScope, SessionEnd } from './session.js';
+export type { LogoutScope, SessionChange, SessionEnd } from './session.js';
+export type {
+  ConnectedIdentity,
+  PasskeyMethods,
+  PasskeySignInOptions,
+  ProviderSignInOptions,
+  SignInMethods,
+} from './sign-in.js';
 export type { TokenStorage } from './storage.js';

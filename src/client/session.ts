@@ -1,6 +1,6 @@
 import { SaasError, type SaasErrorCode } from './errors.js';
 import { type ApiResponse, contentOf } from './exchange.js';
-import { sessionOf, type TokenStore, type Tokens } from './storage.js';
+import { sessionOf, type TokenStore, type Tokens, tokensOf } from './storage.js';
 import { openTabs } from './tabs.js';
 
 /** Why a session has ended. */
@@ -14,13 +14,21 @@ export interface SessionEnd {
   code?: SaasErrorCode;
 }
 
+/** What has happened to the session. `login`: a sign-in in this or another tab. */
+export type SessionChange = { reason: 'login' } | SessionEnd;
+
 /** Which sessions a logout ends. */
 export type LogoutScope = 'local' | 'others' | 'global';
 
 /** The session of a client: its tokens, which one request at a time replaces. */
 export interface Session {
-  /** The tokens for a request; in cookie mode fetched first if this page has none yet. */
+  /** The tokens for a request, replaced before they expire; in cookie mode fetched first if this page has none yet. */
   current(): Promise<Tokens | null>;
+  /**
+   * In cookie mode: asks for the session of the cookie, and learns whether it has ended or is another one.
+   * @param ask null if the server says that there is none, undefined if the cookie is gone
+   */
+  ask<T extends { session: { id: string } }>(ask: () => Promise<T | null | undefined>): Promise<T | null>;
   /** Begins a session with the tokens of a sign-in. */
   begin(tokens: Tokens): Promise<void>;
   /** Replaces these tokens, unless it was done meanwhile. @throws if the server cannot answer: the session remains */
@@ -40,7 +48,7 @@ export interface SessionOptions {
   isShared: boolean;
   /** Sends a request with a refresh token in its body. */
   send(path: string, body: object): Promise<ApiResponse>;
-  onEnd(end: SessionEnd): void;
+  onChange(change: SessionChange): void;
 }
 
 /** With these codes, the server says that a session has ended. Any other error says nothing about the session. */
@@ -48,35 +56,37 @@ const ENDED = ['INVALID_REFRESH_TOKEN', 'REFRESH_TOKEN_REUSED', 'ACCOUNT_SUSPEND
 
 interface Message extends Partial<SessionEnd> {
   /** The session that has ended. */
-  ended?: string | undefined;
-  /** In cookie mode: the new access token of the session. */
-  accessToken?: string;
+  ended?: string | null | undefined;
+  /** In cookie mode: the new tokens of the session. */
+  tokens?: Tokens;
+  /** Whether a session has begun. */
+  isNew?: boolean;
 }
 
-export function createSession({ key, store, hasCookie, isShared, send, onEnd }: SessionOptions): Session {
-  /** The session that the application knows of. */
-  let known: string | undefined;
+export function createSession({ key, store, hasCookie, isShared, send, onChange }: SessionOptions): Session {
+  /** The session that the application knows of; null if it knows that there is none. */
+  let known: string | null | undefined;
   let refreshing: Promise<void> | undefined;
   /** Odd during a write: what is read before its end may be from before or after it. */
   let writes = 0;
 
-  /** Notices that another tab has ended or replaced the session. */
-  const notice = (tokens: Tokens | null | undefined, end: SessionEnd): void => {
+  /** Notices that another tab has begun, ended or replaced the session. */
+  const notice = (tokens: Tokens | null | undefined, end: SessionEnd, isNew = false): void => {
+    if (tokens === undefined) return;
     const before = known;
-    known = tokens ? sessionOf(tokens) : undefined;
-    if (before === undefined || before === known) return;
-    // An error of the callback is not one of the request.
-    queueMicrotask(() => onEnd(known === undefined ? end : { reason: 'replaced' }));
+    known = tokens && sessionOf(tokens);
+    if (known === before || (before === undefined && !isNew)) return;
+    onChange(known === null ? end : beginning(before));
   };
 
-  const load = async (): Promise<Tokens | null | undefined> => {
+  const load = async (isNew = false): Promise<Tokens | null | undefined> => {
     const before = writes;
     const tokens = await store.load();
-    if (before === writes && before % 2 === 0) notice(tokens, { reason: 'logout' });
+    if (before === writes && before % 2 === 0) notice(tokens, { reason: 'logout' }, isNew);
     return tokens;
   };
 
-  const write = async (tokens: Tokens | null, onWritten: () => void): Promise<void> => {
+  const write = async (tokens: Tokens | null | undefined, onWritten: () => void): Promise<void> => {
     writes++;
     try {
       await store.save(tokens);
@@ -86,22 +96,22 @@ export function createSession({ key, store, hasCookie, isShared, send, onEnd }: 
     }
   };
 
-  const onMessage = async ({ ended, accessToken, reason = 'logout', code }: Message): Promise<void> => {
-    if (hasCookie && accessToken !== undefined) await store.save({ accessToken });
-    if (ended === undefined) await load();
-    else if (ended === known) {
+  const onMessage = async ({ ended, tokens, isNew, reason, code }: Message): Promise<void> => {
+    if (tokens) await store.save(tokens);
+    // A tab that has not asked yet does not know which session it has ended.
+    if (reason && (ended === known || (hasCookie && !ended))) {
       if (hasCookie) await store.save(null);
       notice(null, { reason, ...(code && { code }) });
-    }
+    } else await load(isNew);
   };
 
   const tabs = openTabs(key, isShared, (message) => {
     onMessage(message).catch(() => {});
   });
 
-  const keep = async (tokens: Tokens, onWritten: () => void): Promise<void> => {
+  const keep = async (tokens: Tokens, onWritten: () => void, isNew = false): Promise<void> => {
     await write(tokens, onWritten);
-    tabs.tell(hasCookie ? { accessToken: tokens.accessToken } : {});
+    tabs.tell({ isNew, ...(hasCookie && { tokens }) });
   };
 
   const drop = async (end: SessionEnd): Promise<void> => {
@@ -129,8 +139,7 @@ export function createSession({ key, store, hasCookie, isShared, send, onEnd }: 
   const replace = async (tokens: Tokens | null | undefined): Promise<void> => {
     try {
       const answer = await renew(hasCookie ? {} : { refreshToken: tokens?.refreshToken });
-      const { accessToken, refreshToken } = contentOf(answer) as Required<Tokens>;
-      const next = hasCookie ? { accessToken } : { accessToken, refreshToken };
+      const next = tokensOf(contentOf(answer) as Parameters<typeof tokensOf>[0]);
       await keep(next, () => notice(next, { reason: 'logout' }));
     } catch (error) {
       if (!isEnd(error)) throw error;
@@ -141,16 +150,41 @@ export function createSession({ key, store, hasCookie, isShared, send, onEnd }: 
   const session: Session = {
     async current() {
       const tokens = await load();
-      if (tokens !== undefined) return tokens;
-      await session.refresh(undefined);
+      if (tokens === null || (tokens && tokens.renewAt > Date.now())) return tokens;
+      await session.refresh(tokens);
       return (await load()) ?? null;
+    },
+
+    async ask(ask) {
+      const [before, count] = [known, writes];
+      const found = await ask();
+      const id = found ? found.session.id : null;
+      // What has begun or ended meanwhile is newer than the answer.
+      if (before !== known || count !== writes || id === before) return found ?? null;
+      if (!found && before)
+        await drop(
+          found === null ? { reason: 'revoked', code: 'INVALID_REFRESH_TOKEN' } : { reason: 'logout' },
+        );
+      else {
+        // The next request fetches the tokens of the session.
+        await write(found && undefined, () => {
+          known = id;
+          if (before !== undefined) onChange(beginning(before));
+        });
+      }
+      return found ?? null;
     },
 
     begin: (tokens) =>
       tabs.exclusive(() =>
-        keep(tokens, () => {
-          known = sessionOf(tokens);
-        }),
+        keep(
+          tokens,
+          () => {
+            known = sessionOf(tokens);
+            onChange({ reason: 'login' });
+          },
+          true,
+        ),
       ),
 
     refresh(used) {
@@ -167,7 +201,7 @@ export function createSession({ key, store, hasCookie, isShared, send, onEnd }: 
       withTokens(async (tokens) => {
         try {
           if (tokens || hasCookie) {
-            contentOf(await send('/auth/logout', { scope, ...tokens, accessToken: undefined }));
+            contentOf(await send('/auth/logout', { scope, refreshToken: tokens?.refreshToken }));
           }
         } catch (error) {
           if (scope === 'others' || !isEnd(error)) throw error;
@@ -179,6 +213,10 @@ export function createSession({ key, store, hasCookie, isShared, send, onEnd }: 
   };
   return session;
 }
+
+const beginning = (before: string | null | undefined): SessionChange => ({
+  reason: typeof before === 'string' ? 'replaced' : 'login',
+});
 
 const isEnd = (error: unknown): error is SaasError =>
   error instanceof SaasError && ENDED.includes(error.code) && (error.status === 401 || error.status === 403);

@@ -3,7 +3,18 @@
 export interface Tokens {
   accessToken: string;
   /** Absent if it is in a cookie. */
-  refreshToken?: string;
+  refreshToken?: string | undefined;
+  /** From when on the access token is replaced before it is used, by the clock of this device. */
+  renewAt: number;
+}
+
+/** The longest time before the end of an access token at which it is replaced. */
+const MARGIN_MS = 30_000;
+
+/** The tokens in the answer to a sign-in or a refresh; `expiresIn` are seconds. */
+export function tokensOf({ expiresIn, ...tokens }: Omit<Tokens, 'renewAt'> & { expiresIn: number }): Tokens {
+  const lifetime = expiresIn * 1000;
+  return { ...tokens, renewAt: Date.now() + lifetime - Math.min(MARGIN_MS, lifetime / 2) };
 }
 
 /** What `localStorage` and `sessionStorage` have in common with asynchronous storages of other platforms. */
@@ -19,7 +30,7 @@ export interface TokenStorage {
 /** Keeps tokens. `undefined`: it is unknown whether there is a session, because only the server can read the cookie. */
 export interface TokenStore {
   load(): Promise<Tokens | null | undefined>;
-  save(tokens: Tokens | null): Promise<void>;
+  save(tokens: Tokens | null | undefined): Promise<void>;
 }
 
 /** Keeps the tokens in this object. */
@@ -46,9 +57,9 @@ export function storageStore(storage: TokenStorage, key: string): TokenStore {
 /** Null for a value that this client has not written. */
 function parse(text: string | null | undefined): Tokens | null {
   try {
-    const { accessToken, refreshToken } = JSON.parse(text ?? 'null') ?? {};
+    const { accessToken, refreshToken, renewAt } = JSON.parse(text ?? 'null') ?? {};
     return typeof accessToken === 'string' && typeof refreshToken === 'string'
-      ? { accessToken, refreshToken }
+      ? { accessToken, refreshToken, renewAt: Number(renewAt) || 0 }
       : null;
   } catch {
     return null;
@@ -63,4 +74,18 @@ export function sessionOf({ accessToken }: Tokens): string {
   } catch {
     return '';
   }
+}
+
+/** What the server sets beside the cookie that scripts cannot read. */
+const MARK = /(^|; )(__Host-)?saas-signed-in=/;
+
+interface Page {
+  location?: { hostname: string };
+  document?: { cookie: string };
+}
+
+/** Whether there may be a session in the cookie. The pages of another host cannot see it: there, only the server knows. */
+export function mayHaveCookie(host: string): boolean {
+  const { location, document } = globalThis as Page;
+  return location?.hostname !== host || !document || MARK.test(document.cookie);
 }

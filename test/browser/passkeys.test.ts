@@ -2,6 +2,7 @@ import fastify from 'fastify';
 import type { Browser, CDPSession, Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import { saasBackend } from '../../src/index.js';
+import { clientScript } from '../client/kit.js';
 import { PASSWORD } from '../kit/app.js';
 import { onChromium } from '../kit/chromium.js';
 import { saasPluginOptions } from '../kit/host.js';
@@ -73,41 +74,24 @@ async function setUp(t: Test, options: IdpAppOptions = {}) {
 
 const button = (page: Page) => page.getByRole('button', { name: 'Sign in with a passkey' });
 
-/** A page of an application that calls the API of saas-backend; its buttons do what their names say. */
+/** A page of an application with the client; its buttons do what their names say. */
 const APPLICATION = `<!doctype html><title>Shop</title>
 <input id="email" autocomplete="username webauthn"><output></output>
 <button id="sign-up">Sign up</button><button id="sign-in">Sign in</button><button id="add">Add</button>
+<script src="/client.js"></script>
 <script>
-  let token = '';
-  const call = async (path, body) => {
-    const headers = { 'content-type': 'application/json', ...(token && { authorization: 'Bearer ' + token }) };
-    const response = await fetch('/api' + path, { method: 'POST', headers, body: JSON.stringify(body ?? {}) });
-    const { data, error } = await response.json();
-    if (error) throw new Error(error.code);
-    return data;
-  };
-  const create = async (path, body) => {
-    const { ceremony, options } = await call(path + '/begin', body);
-    const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(options);
-    return call(path, { ceremony, credential: await navigator.credentials.create({ publicKey }) });
-  };
-  const get = async (more) => {
-    const { ceremony, options } = await call('/auth/passkey/begin');
-    const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(options);
-    return call('/auth/passkey', { ceremony, credential: await navigator.credentials.get({ publicKey, ...more }) });
-  };
+  const { signIn, passkeys } = SaasClient.createClient({ baseUrl: '/api' });
   const email = document.getElementById('email');
   const show = (work) => work.then(
-    ({ user, accessToken, name }) => {
-      token = accessToken ?? token;
+    ({ user, name }) => {
       document.querySelector('output').value = user ? 'signed in as ' + user.email : 'added ' + name;
     },
-    (error) => { document.querySelector('output').value = 'failed: ' + (error.message || error.name); },
+    (error) => { document.querySelector('output').value = 'failed: ' + (error.code || error.name); },
   );
-  document.getElementById('sign-up').onclick = () => show(create('/auth/register/passkey', { email: email.value }));
-  document.getElementById('sign-in').onclick = () => show(get());
-  document.getElementById('add').onclick = () => show(create('/user/passkeys'));
-  if (location.hash === '#offer') show(get({ mediation: 'conditional' }));
+  document.getElementById('sign-up').onclick = () => show(passkeys.register({ email: email.value }));
+  document.getElementById('sign-in').onclick = () => show(signIn.passkey());
+  document.getElementById('add').onclick = () => show(passkeys.add({ name: 'Laptop' }));
+  if (location.hash === '#offer') show(signIn.passkey({ mediation: 'conditional' }));
 </script>`;
 
 /** Builds credentials as extensions do: on the prototypes of the browser, whose methods throw for other objects. */
@@ -133,6 +117,7 @@ async function openApplication(t: Test) {
   const app = fastify({ forceCloseConnections: true });
   t.teardown(() => app.close());
   app.get('/', (_request, reply) => reply.type('text/html').send(APPLICATION));
+  app.get('/client.js', async (_request, reply) => reply.type('text/javascript').send(await clientScript()));
   const { publicUrl: _, ...options } = saasPluginOptions(t);
   await app.register(saasBackend, { ...options, passkeys: true });
   const { port } = new URL(await app.listen({ host: '127.0.0.1', port: 0 }));
@@ -140,34 +125,45 @@ async function openApplication(t: Test) {
 }
 
 await onChromium((browser) => {
-  t.test('an application uses the passkeys of saas-backend by its API', async (t) => {
-    const { app, origin } = await openApplication(t);
-    const { page, devtools, authenticator } = await openDevice(t, browser);
-    await page.goto(origin);
-    await page.locator('#email').fill('ada@example.test');
-    const output = page.locator('output');
-    const press = async (name: string, expected: RegExp) => {
-      await page.getByRole('button', { name, exact: true }).click();
-      await output.filter({ hasText: expected }).waitFor();
-    };
-    await press('Sign up', /^signed in as ada@example\.test$/);
-    const { credentials } = await devtools.send('WebAuthn.getCredentials', {
-      authenticatorId: authenticator,
+  for (const kind of ['the browser', 'a password manager'])
+    t.test(`an application uses passkeys of ${kind} by the client`, async (t) => {
+      const { app, origin } = await openApplication(t);
+      const { page, devtools, authenticator } = await openDevice(t, browser);
+      if (kind !== 'the browser') await page.addInitScript(AS_PASSWORD_MANAGER);
+      await page.goto(origin);
+      await page.locator('#email').fill('ada@example.test');
+      const output = page.locator('output');
+      const press = async (name: string, expected: RegExp) => {
+        await page.getByRole('button', { name, exact: true }).click();
+        await output.filter({ hasText: expected }).waitFor();
+      };
+      await press('Sign up', /^signed in as ada@example\.test$/);
+      const { credentials } = await devtools.send('WebAuthn.getCredentials', {
+        authenticatorId: authenticator,
+      });
+      t.match(credentials, [{ isResidentCredential: true, rpId: 'localhost' }]);
+      await press('Add', /^failed: EMAIL_NOT_VERIFIED$/);
+      const { id = '' } = (await app.saas.users.find({ email: 'ada@example.test' })) ?? {};
+      await app.saas.users.update({ id }, { emailVerified: true });
+      await devtools.send('WebAuthn.clearCredentials', { authenticatorId: authenticator });
+      await press('Add', /^added Laptop$/);
+
+      await page.goto(origin);
+      await press('Sign in', /^signed in as ada@example\.test$/);
+      // The virtual authenticator chooses the passkey in the field by itself.
+      if (kind === 'the browser') {
+        await page.goto(`${origin}/?again#offer`);
+        await output.filter({ hasText: /^signed in as ada/ }).waitFor();
+      }
+      await app.saas.users.suspend({ id });
+      await press('Sign in', /^failed: ACCOUNT_SUSPENDED$/);
+      await devtools.send('WebAuthn.setUserVerified', {
+        authenticatorId: authenticator,
+        isUserVerified: false,
+      });
+      await press('Sign in', /^failed: CANCELLED$/);
+      t.pass('as the page says');
     });
-    t.match(credentials, [{ isResidentCredential: true, rpId: 'localhost' }]);
-    await press('Add', /^failed: EMAIL_NOT_VERIFIED$/);
-
-    await page.goto(origin);
-    await press('Sign in', /^signed in as ada@example\.test$/);
-    // The virtual authenticator chooses the passkey in the field by itself.
-    await page.goto(`${origin}/?again#offer`);
-    await output.filter({ hasText: /^signed in as ada/ }).waitFor();
-
-    const user = await app.saas.users.find({ email: 'ada@example.test' });
-    await app.saas.users.suspend({ id: user?.id ?? '' });
-    await press('Sign in', /^failed: ACCOUNT_SUSPENDED$/);
-    t.pass('as the page says');
-  });
 
   t.test('a person adds a passkey, and the browser offers it by the button and in the field', async (t) => {
     const { human, start, enter, add, signOut, arrive } = await setUp(t);

@@ -1,9 +1,11 @@
 import { createContext, runInContext } from 'node:vm';
 import type { Browser, Page } from 'playwright-core';
 import t, { type Test } from 'tap';
-import type { SaasClient, SessionEnd } from '../../src/client/index.js';
+import type { SaasClient, SessionChange, SessionEnd } from '../../src/client/index.js';
+import { PASSWORD } from '../kit/app.js';
 import { onChromium } from '../kit/chromium.js';
 import { waitUntil } from '../kit/wait.js';
+import { CLIENT, fakeProvider } from '../saas/login-providers/kit.js';
 import {
   type Backend,
   type ClientModule,
@@ -23,6 +25,7 @@ interface PageGlobals {
   SaasClient: ClientModule;
   client: SaasClient;
   ends: SessionEnd[];
+  changes: SessionChange['reason'][];
   localStorage: object;
 }
 
@@ -46,7 +49,9 @@ async function openTabs(
       baseUrl: '/api',
       storage: ${storage === 'localStorage' ? storage : `'${storage}'`},
       onSessionEnd: (end) => ends.push(end),
-    });`);
+    });
+    globalThis.changes = [];
+    client.onChange(({ reason }) => changes.push(reason));`);
   const tab = async () => {
     const page = await context.newPage();
     await page.goto(origin);
@@ -86,6 +91,25 @@ const endsWith = (page: Page, count: number, reason: string): Promise<void> =>
     const ends = await endsOf(page);
     return ends.length === count && ends.at(-1)?.reason === reason;
   });
+
+/** Who is signed in, by the client. */
+const whoIn = (page: Page): Promise<string | null> =>
+  page.evaluate(() =>
+    (globalThis as unknown as PageGlobals).client.getSession().then((found) => found?.user.email ?? null),
+  );
+
+const changesOf = (page: Page): Promise<string[]> =>
+  page.evaluate(() => (globalThis as unknown as PageGlobals).changes);
+
+const changesAre = (page: Page, ...expected: string[]): Promise<void> =>
+  waitUntil(`${expected} in the tab`, async () => `${await changesOf(page)}` === `${expected}`);
+
+/** What the console of a tab shows in red. */
+function redLinesOf(page: Page): string[] {
+  const lines: string[] = [];
+  page.on('console', (message) => message.type() === 'error' && lines.push(message.text()));
+  return lines;
+}
 
 /** Until the requests of all tabs are refused: each of them needs a refresh then. */
 const allRefused = (backend: Backend, rounds: number) => () =>
@@ -167,6 +191,145 @@ await onChromium((browser) => {
         (await inEach(pages, (page) => profiles(page, 2))).flat(),
         Array(3).fill('mallory@example.test'),
       );
+    });
+  }
+
+  t.test(
+    'each tab learns of a sign-in in another one, and a page knows at once that nobody is',
+    async (t) => {
+      for (const storage of ['cookie', 'localStorage'] as const) {
+        const backend = await startBackend(t);
+        const pages = await openTabs(t, browser, backend, { storage });
+        const red = pages.map(redLinesOf);
+        const before = backend.requests.length;
+        t.strictSame(await inEach(pages, whoIn), [null, null, null]);
+        t.equal(backend.requests.length, before, 'no request');
+        await register(pages[0]);
+        await inEach(pages, (page) => changesAre(page, 'login'));
+        t.strictSame(await inEach(pages, whoIn), Array(3).fill(CREDENTIALS.email));
+        await pages[2].reload();
+        t.equal(await whoIn(pages[2]), CREDENTIALS.email);
+        t.equal(backend.count(REFRESH), 0, 'to know it, no token is exchanged');
+        await register(pages[1], 'eve@example.test');
+        await changesAre(pages[0], 'login', 'replaced');
+        await changesAre(pages[1], 'login', 'login');
+        await logout(pages[1]);
+        await changesAre(pages[0], 'login', 'replaced', 'logout');
+        await pages[0].reload();
+        t.strictSame(await inEach(pages, whoIn), [null, null, null]);
+        t.strictSame(red.flat(), []);
+      }
+    },
+  );
+
+  t.test('a sign-in and a sign-out on the pages of the server are known to the application', async (t) => {
+    const more = { publicUrl: undefined, accountPages: true } as object;
+    const backend = await startBackend(t, more);
+    await backend.users.create({ ...CREDENTIALS, emailVerified: true });
+    const [page, other] = await openTabs(t, browser, backend, { storage: 'cookie' });
+    const red = redLinesOf(page);
+    t.strictSame(await inEach([page, other], whoIn), [null, null]);
+    await page.goto(`${backend.origin}/account/sign-in`);
+    await page.getByLabel('E-mail').fill(CREDENTIALS.email);
+    await page.getByLabel('Password').fill(CREDENTIALS.password);
+    await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+    await page.waitForURL(`${backend.origin}/account`);
+    await page.goto(backend.origin);
+    t.equal(await whoIn(page), CREDENTIALS.email);
+    t.strictSame(await profiles(page, 3), [CREDENTIALS.email]);
+    await changesAre(other, 'login');
+    t.equal(await whoIn(other), CREDENTIALS.email);
+
+    await page.goto(`${backend.origin}/account`);
+    await page.getByRole('button', { name: 'Sign out', exact: true }).first().click();
+    await page.waitForURL((url) => url.pathname !== '/account');
+    await page.goto(backend.origin);
+    const before = backend.requests.length;
+    t.equal(await whoIn(page), null);
+    t.equal(await whoIn(other), null);
+    await changesAre(other, 'login', 'logout');
+    t.equal(backend.requests.length, before);
+    t.strictSame(red, []);
+  });
+
+  t.test('a session in the cookie that was ended elsewhere is none, without red lines', async (t) => {
+    const backend = await startBackend(t);
+    const [page] = await openTabs(t, browser, backend, { storage: 'cookie' });
+    const red = redLinesOf(page);
+    await register(page);
+    const user = await backend.users.find({ email: CREDENTIALS.email });
+    await backend.users.suspend({ id: user?.id ?? '' });
+    t.equal(await whoIn(page), null);
+    await endsWith(page, 1, 'revoked');
+    await page.reload();
+    t.equal(await whoIn(page), null);
+    t.strictSame(red, []);
+  });
+
+  for (const storage of ['cookie', 'localStorage'] as const) {
+    t.test(`a person signs in at a provider, ${storage}`, async (t) => {
+      const provider = await fakeProvider(t);
+      const login = { acme: { ...CLIENT, issuer: provider.url, label: 'Acme' } };
+      const backend = await startBackend(t, { publicUrl: undefined, login } as object);
+      const [page, other] = await openTabs(t, browser, backend, { storage });
+      let isRefused = false;
+      const isProvider = (url: URL) => url.origin === provider.url && url.pathname === '/authorize';
+      await page.route(isProvider, (route) => {
+        const callback = provider.visit(route.request().url());
+        if (isRefused) {
+          callback.searchParams.delete('code');
+          callback.searchParams.set('error', 'access_denied');
+        }
+        const body = `<script>location.replace(${JSON.stringify(callback.href)})</script>`;
+        return route.fulfill({ contentType: 'text/html', body });
+      });
+      const leave = async (options: object) => {
+        const arrival = page.waitForURL((url) => /[?&](ticket|error)=/.test(url.search));
+        await page.evaluate(
+          (given) => (globalThis as unknown as PageGlobals).client.signIn.provider('acme', given),
+          options,
+        );
+        await arrival;
+      };
+      /** Two effects of a framework ask at the same time. */
+      const complete = () =>
+        page.evaluate(async () => {
+          const { signIn } = (globalThis as unknown as PageGlobals).client;
+          const [one, two] = await Promise.allSettled([signIn.complete(), signIn.complete()]);
+          const shown = JSON.stringify(one) === JSON.stringify(two) && one;
+          return shown && shown.status === 'rejected' ? { code: shown.reason.code } : shown;
+        });
+      t.strictSame(await complete(), { status: 'fulfilled', value: null }, 'opened in another way');
+      await leave({ returnTo: '/?from=shop' });
+      t.match(await complete(), { value: { user: { email: 'ada@example.test' } } });
+      t.equal(page.url(), `${backend.origin}/?from=shop`, 'without the ticket');
+      t.equal(await whoIn(page), 'ada@example.test');
+      await changesAre(other, 'login');
+      await page.reload();
+      t.equal(await whoIn(page), 'ada@example.test');
+      await page.goto(`${backend.origin}/?ticket=12`);
+      t.strictSame(await complete(), { status: 'fulfilled', value: null }, 'a ticket of the application');
+      t.match(page.url(), '?ticket=12');
+
+      isRefused = true;
+      await page.goto(`${backend.origin}/?tab=2`);
+      await leave({});
+      t.strictSame(await complete(), { code: 'CANCELLED' });
+      t.equal(page.url(), `${backend.origin}/?tab=2`, 'back on the same page');
+
+      isRefused = false;
+      await logout(page);
+      await backend.users.create({ email: 'bob@example.test', password: PASSWORD, emailVerified: true });
+      provider.person = { ...provider.person, sub: 'bob-1', email: 'bob@example.test' };
+      await leave({ returnTo: undefined });
+      t.strictSame(await complete(), { code: 'ACCOUNT_EXISTS' });
+      await page.evaluate((body) => (globalThis as unknown as PageGlobals).client.auth.login(body), {
+        email: 'bob@example.test',
+        password: PASSWORD,
+      });
+      await leave({ connect: true });
+      t.match(await complete(), { value: { identity: { provider: 'acme', email: 'bob@example.test' } } });
+      t.equal(await whoIn(page), 'bob@example.test');
     });
   }
 

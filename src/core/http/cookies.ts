@@ -3,18 +3,19 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { SECOND } from '../kernel/clock.js';
 import { createSealed, type SealOptions } from '../kernel/sealed.js';
 
-/** A cookie for this host only, which scripts cannot read. */
+/** A cookie for this host only. */
 export type Cookie = ReturnType<typeof createCookie>;
 
 /**
  * A cookie that browsers send with requests of the same site and when they follow a link (`SameSite=Lax`).
  *
  * @param publicUrl decides whether the cookie is for https only
+ * @param httpOnly whether scripts cannot read it
  */
-export function createCookie(plainName: string, publicUrl: () => string) {
+export function createCookie(plainName: string, publicUrl: () => string, httpOnly = true) {
   const isSecure = () => publicUrl().startsWith('https:');
   const name = () => fullName(plainName, isSecure());
-  const attributes = () => ({ path: '/', httpOnly: true, sameSite: 'lax', secure: isSecure() }) as const;
+  const attributes = () => ({ path: '/', httpOnly, sameSite: 'lax', secure: isSecure() }) as const;
   return {
     read: ({ headers }: Pick<FastifyRequest, 'headers'>): string | undefined =>
       parse(headers.cookie ?? '')[name()],
@@ -26,6 +27,23 @@ export function createCookie(plainName: string, publicUrl: () => string) {
     clear(reply: FastifyReply) {
       const expired = { ...attributes(), maxAge: 0, expires: new Date(0) };
       reply.header('set-cookie', serialize(name(), '', expired));
+    },
+  };
+}
+
+/** As {@link createCookie}, with a second cookie that says to scripts only that there is the first one. */
+export function createMarkedCookie(plainName: string, mark: string, publicUrl: () => string): Cookie {
+  const cookie = createCookie(plainName, publicUrl);
+  const marker = createCookie(mark, publicUrl, false);
+  return {
+    read: cookie.read,
+    set(reply, value, maxAge) {
+      cookie.set(reply, value, maxAge);
+      marker.set(reply, '1', maxAge);
+    },
+    clear(reply) {
+      cookie.clear(reply);
+      marker.clear(reply);
     },
   };
 }

@@ -7,7 +7,7 @@ import type {
   RouteOptions,
 } from 'fastify';
 import { isTrustedOrigin } from '../../../core/http/browser.js';
-import { createCookie } from '../../../core/http/cookies.js';
+import { createMarkedCookie } from '../../../core/http/cookies.js';
 import { type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { type AppError, invalidFields } from '../../../core/kernel/errors.js';
 import type { BackgroundTasks } from '../../../core/ops/background-tasks.js';
@@ -30,7 +30,7 @@ export function createSessionCookie(
   publicUrl: () => string,
   maxAge: number,
 ) {
-  const { read, set, clear } = createCookie('saas-session', publicUrl);
+  const { read, set, clear } = createMarkedCookie('saas-session', 'saas-signed-in', publicUrl);
   return {
     read,
     clear,
