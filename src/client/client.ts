@@ -49,6 +49,8 @@ export interface ActiveSession {
   session: Session;
   /** The organization that is active in the session; null for none. */
   organization: OwnOrganization | null;
+  /** The features of the plans of the active organization, or else of the user. */
+  features: string[];
 }
 
 /** A client of the API: one method for each operation, and requests to other routes with the same session. */
@@ -90,7 +92,8 @@ const REFRESH_TIMEOUT_MS = 10_000;
 export function createClient(options: ClientOptions): SaasClient {
   const { storage = 'memory', onSessionEnd, timeout = TIMEOUT_MS, origins = [] } = options;
   const here = (globalThis as { location?: { href: string } }).location?.href;
-  const base = new URL(options.baseUrl, here);
+  // A page that a server renders creates its client, and calls nothing.
+  const base = new URL(options.baseUrl, here ?? 'http://page.invalid');
   const root = base.href.replace(/(?<!\/)\/+$/, '');
   const key = options.storageKey ?? `saas-session ${root}`;
   const send: Fetch = options.fetch ?? ((url, init) => fetch(url, init));

@@ -107,7 +107,9 @@ async function openApi(base: SaasBase, { modules, rules }: SaasRoutesOptions): P
     settings.enforceMaintenance(api);
     await registerCors(api, values.corsOrigin ?? [], async (open) => {
       auth.useSessionCookies(open);
-      await open.register((routes) => auth.plugin(routes, createActiveOrganization(organizations)));
+      const activeOrganization = createActiveOrganization(organizations);
+      const featuresOf = billing.subscription.features;
+      await open.register((routes) => auth.plugin(routes, { activeOrganization, featuresOf }));
       if (loginProviders) await open.register(loginProviders.plugin);
       if (passkeys) await open.register(passkeys.plugin);
       if (agents) await open.register(agents.plugin);

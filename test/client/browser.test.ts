@@ -240,9 +240,9 @@ await onChromium((browser) => {
     await changesAre(other, 'login');
     t.equal(await whoIn(other), CREDENTIALS.email);
 
-    await page.goto(`${backend.origin}/account`);
-    await page.getByRole('button', { name: 'Sign out', exact: true }).first().click();
-    await page.waitForURL((url) => url.pathname !== '/account');
+    await page.goto(`${backend.origin}/account/sign-out`);
+    await page.getByRole('button', { name: 'Sign out', exact: true }).click();
+    await page.waitForURL((url) => url.pathname !== '/account/sign-out');
     await page.goto(backend.origin);
     const before = backend.requests.length;
     t.equal(await whoIn(page), null);

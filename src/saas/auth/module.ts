@@ -14,7 +14,7 @@ import type { Hooks } from './hooks.js';
 import { createForeignHashes, foreignHashCollection } from './import/foreign-hashes.js';
 import { type ImportOptions, type ImportReport, importUsers } from './import/import.js';
 import { type AccountMails, type AccountOutbox, createAccountMails } from './mails.js';
-import { type ActiveOrganization, authPlugin } from './plugin.js';
+import { type AuthPluginOptions, authPlugin } from './plugin.js';
 import type { AuthConfiguration } from './schemas.js';
 import { type AuthServiceOptions, createAuthService } from './service.js';
 import { jwksPlugin } from './sessions/access-keys.js';
@@ -176,12 +176,15 @@ export function createAuthModule(context: ModuleContext<ListedAudit>, options: A
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
     /** Lets clients keep refresh tokens in cookies, on the routes that are registered after this. */
     useSessionCookies: browserSessions.keepRefreshTokens,
-    async plugin(fastify: FastifyTypebox, activeOrganization: ActiveOrganization) {
+    async plugin(
+      fastify: FastifyTypebox,
+      connected: Pick<AuthPluginOptions, 'activeOrganization' | 'featuresOf'>,
+    ) {
       const home = publicUrl.get;
       const cookieIn = browserSessions.tokenIn;
       await authPlugin(fastify, {
         ...{ auth: service, sendExport, pages, messages, secondFactors, home },
-        ...{ cookieIn, activeOrganization },
+        ...{ cookieIn, ...connected },
         hasUserFields: options.users.userFields !== undefined,
       });
       const { jwks } = options.tokenKinds;

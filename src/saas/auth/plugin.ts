@@ -51,12 +51,14 @@ export interface AuthPluginOptions extends LinkPagesOptions {
   activeOrganization: ActiveOrganization;
   /** Whether the host has declared fields of users. */
   hasUserFields: boolean;
+  /** The features of the plans that a user or an organization has. */
+  featuresOf(ownerId: string): Promise<readonly string[]>;
 }
 
 /** The organization that is active in a session, as far as the user is a member of it. */
 export interface ActiveOrganization {
   schema: TObject;
-  of(identity: Identity): Promise<Record<string, unknown> | null>;
+  of(identity: Identity): Promise<({ id: string } & Record<string, unknown>) | null>;
 }
 
 /** The routes of accounts: sessions, mailed links, account management and the export. */
@@ -110,15 +112,17 @@ async function sessionRoutes(fastify: FastifyTypebox, options: AuthPluginOptions
     async (request) => ok(await auth.refresh(request.body.refreshToken, requestSource(request))),
   );
 
-  const { cookieIn, activeOrganization } = options;
+  const { cookieIn, activeOrganization, featuresOf } = options;
   fastify.get(
     '/auth/session',
     { ...duringMaintenance, schema: { response: { 200: sessionAnswer(activeOrganization.schema) } } },
     async (request) => {
       const cookie = cookieIn(request);
       const found = await auth.readSession({ authorization: request.headers.authorization, cookie });
-      const organization = found && (await activeOrganization.of(found));
-      return ok({ session: found && { ...found, organization } });
+      if (!found) return ok({ session: null });
+      const organization = await activeOrganization.of(found);
+      const features = [...(await featuresOf(organization?.id ?? found.user.id))];
+      return ok({ session: { ...found, organization, features } });
     },
   );
 

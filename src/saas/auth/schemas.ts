@@ -174,7 +174,17 @@ export const sessionAnswer = (organization: TObject) =>
   Envelope(
     Type.Object({
       session: Type.Union(
-        [Type.Object({ user: User, session: Session, organization: Nullable(organization) }), Type.Null()],
+        [
+          Type.Object({
+            user: User,
+            session: Session,
+            organization: Nullable(organization),
+            features: Type.Array(Type.String(), {
+              description: 'Of the plans of the active organization, or else of the user.',
+            }),
+          }),
+          Type.Null(),
+        ],
         { description: 'Null for a visitor who is not signed in.' },
       ),
     }),

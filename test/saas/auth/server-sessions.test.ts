@@ -46,7 +46,7 @@ t.test('a server reads who is signed in by the cookie or an access token', async
   const { cookie, accessToken } = await signUp(app);
   const me = await app.request('GET', '/api/auth/me', { token: accessToken });
   const { user, session } = me.body.data;
-  const expected = { user, session, organization: null };
+  const expected = { user, session, organization: null, features: [] };
   const answer = await app.request('GET', '/api/auth/session', withCookie(cookie));
   t.strictSame(answer.body, { success: true, data: { session: expected } });
   t.equal(answer.headers['set-cookie'], undefined, 'the cookie stays');

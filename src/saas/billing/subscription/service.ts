@@ -176,6 +176,7 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
     /** Whether one of the user's plans includes the feature. False for unknown users. */
     hasFeature: async (ownerId: string, feature: string): Promise<boolean> =>
       (await benefitsOf(ownerId)).features.includes(feature),
+    features: async (ownerId: string): Promise<readonly string[]> => (await benefitsOf(ownerId)).features,
     /** See `Benefits`. Every limit is 0 for unknown users. */
     limits: async (ownerId: string): Promise<Record<string, number>> => (await benefitsOf(ownerId)).limits,
   };
