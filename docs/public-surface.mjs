@@ -10,6 +10,7 @@ import { API, ObjectFlags, SignatureKind, SymbolFlags } from 'typescript/unstabl
 const ENTRIES = {
   'saas-backend': 'index.d.ts',
   'saas-backend/client': 'client/index.d.ts',
+  'saas-backend/react': 'react/index.d.ts',
   'saas-backend/resource-server': 'resource-server/index.d.ts',
 };
 

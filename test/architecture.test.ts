@@ -11,6 +11,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const ROOMS = {
   core: [],
   client: [],
+  react: ['client'],
   shared: ['core'],
   'resource-server': ['core'],
   idp: ['core', 'shared'],
