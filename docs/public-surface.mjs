@@ -44,6 +44,9 @@ export function readPublicSurface(root) {
         readSurface(project, join(source, file), source),
       ]),
     );
+    // The hooks return types of the client.
+    const isOfClient = ({ file }) => /\/client\//.test(file.slice(root.length));
+    surfaces['saas-backend/react'] = surfaces['saas-backend/react'].filter((item) => !isOfClient(item));
     const undocumented = Object.entries(surfaces).flatMap(([entry, items]) =>
       items.flatMap(({ name, undocumentedParts }) =>
         undocumentedParts.map((part) => `${entry}: ${name}${part}`),

@@ -71,11 +71,11 @@ export function createSession({ key, store, hasCookie, isShared, send, onChange 
   let writes = 0;
 
   /** Notices that another tab has begun, ended or replaced the session. */
-  const notice = (tokens: Tokens | null | undefined, end: SessionEnd, isNew = false): void => {
+  const notice = (tokens: Tokens | null | undefined, end: SessionEnd, isTold = false): void => {
     if (tokens === undefined) return;
     const before = known;
     known = tokens && sessionOf(tokens);
-    if (known === before || (before === undefined && !isNew)) return;
+    if (known === before || (before === undefined && !isTold)) return;
     onChange(known === null ? end : beginning(before));
   };
 
@@ -98,10 +98,10 @@ export function createSession({ key, store, hasCookie, isShared, send, onChange 
 
   const onMessage = async ({ ended, tokens, isNew, reason, code }: Message): Promise<void> => {
     if (tokens) await store.save(tokens);
-    // A tab that has not asked yet does not know which session it has ended.
-    if (reason && (ended === known || (hasCookie && !ended))) {
+    // A tab that has not asked yet does not know which session it has ended, or has.
+    if (reason && (ended === known || (hasCookie && (!ended || known === undefined)))) {
       if (hasCookie) await store.save(null);
-      notice(null, { reason, ...(code && { code }) });
+      notice(null, { reason, ...(code && { code }) }, true);
     } else await load(isNew);
   };
 

@@ -82,8 +82,9 @@ function createState(client: SaasClient, given: ActiveSession | null | undefined
     session,
     usage,
     async replace() {
+      usage.forget();
       await session.replace();
-      if (session.get().value) await usage.replace();
+      if (session.get().value && usage.isShown()) await usage.reload();
     },
   };
 }

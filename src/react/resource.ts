@@ -40,12 +40,17 @@ export function createResource<T>(load: () => Promise<T>, given?: T) {
       if (value !== state.value) set({ value, error: undefined });
     },
     reload,
-    /** Another user may see the next value: an error leaves nothing of the one before. */
+    /** Loads the value of another user, perhaps: an error leaves nothing of the one before. */
     async replace(): Promise<void> {
-      if (listeners.size === 0 && newest === undefined && given === undefined) return;
       await reload();
       if (state.error !== undefined) set({ value: undefined, error: state.error });
     },
+    /** Shows nothing until the next request, whose answer is of another user, perhaps. */
+    forget(): void {
+      newest = undefined;
+      set({ value: undefined, error: undefined });
+    },
+    isShown: () => listeners.size > 0,
     subscribe(listener: () => void): () => void {
       listeners.add(listener);
       if (state.value === undefined && !newest) void reload();

@@ -226,7 +226,14 @@ t.test('a sign-in continues with the second factor, as the snippets of docs/fact
   const [setUp, signIn] = blocksOf('docs/factors.md').filter(({ language }) => language === 'ts');
   if (!setUp || !signIn) throw new Error('docs/factors.md has other snippets');
   const [picture, shown] = [{ src: '' }, [] as string[]];
-  const reader = { client, SaasError, ...CREDENTIALS, picture, show: (text: string) => shown.push(text) };
+  const reader = {
+    client,
+    needsSecondFactor,
+    SaasError,
+    ...CREDENTIALS,
+    picture,
+    show: (text: string) => shown.push(text),
+  };
 
   await runSnippet(setUp, { ...reader, ask: async () => codeAt(shown[0] ?? '', backend.clock.now()) });
   t.match(decodeURIComponent(picture.src), /^data:image\/svg\+xml,<svg /);

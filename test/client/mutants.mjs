@@ -16,4 +16,19 @@ export default [
     replace: '!origins.includes(url.origin)', by: 'false',
     tests: [['client/client', 'the token goes to other origins only if they are named']],
   },
+  {
+    name: 'a visitor causes a request', file: 'client/client.ts', in: 'findSession',
+    replace: 'if (!(await session.current())) return null;', by: '',
+    tests: [['client/client', 'a visitor causes no request, and the session of a user is read once for all, in memory']],
+  },
+  {
+    name: 'a token is handed out until it expires', file: 'client/session.ts', in: 'current',
+    replace: 'tokens.renewAt > Date.now()', by: 'true',
+    tests: [['client/client', 'an access token is replaced before it expires']],
+  },
+  {
+    name: 'a sign-in is told to nobody', file: 'client/session.ts', in: 'begin',
+    replace: "onChange({ reason: 'login' });", by: '',
+    tests: [['client/client', 'listeners learn of each sign-in and each end, until they end it']],
+  },
 ];

@@ -86,7 +86,7 @@ t.test('the client of the package loads alone, and in pages', async (t) => {
 
 t.test('the types cover the options and decorators of both plugins, even beside zod', async (t) => {
   const { devDependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
-  const beside = ['zod', 'fastify-type-provider-zod', '@types/node'];
+  const beside = ['zod', 'fastify-type-provider-zod', '@types/node', 'react', '@types/react'];
   await consumer.install(...beside.map((name) => `${name}@${devDependencies[name]}`));
   copyFileSync(join(ROOT, 'test/package/fixtures/app.mts'), join(consumer.folder, 'typed.mts'));
   copyFileSync(join(ROOT, 'test/client/fixtures/types.mts'), join(consumer.folder, 'client.mts'));

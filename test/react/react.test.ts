@@ -70,7 +70,7 @@ t.test('a server renders what it has read, and sends no request', async (t) => {
 await onChromium((browser) => {
   t.test('a page shows at once what the server has rendered, and follows all tabs', async (t) => {
     const plans = { free: { limits: { projects: 3 } } };
-    const backend = await startBackend(t, { organizations: true, plans } as object);
+    const backend = await startBackend(t, { organizations: true, billing: { plans } } as object);
     const context = await browser.newContext();
     t.teardown(() => context.close());
     const script = await scriptOf(here('./page.js'));
@@ -108,7 +108,7 @@ await onChromium((browser) => {
     await reader.auth.login(CREDENTIALS);
     given = (await reader.getSession()) ?? null;
     const count = backend.requests.length;
-    const three = await open();
+    const [three, five] = [await open(), await open()];
     await shows(three, 'signed-in ada@example.test free false - personal signed-in 3 left');
     t.strictSame(
       backend.requests.slice(count).filter((request) => request.includes('session')),
@@ -124,7 +124,7 @@ await onChromium((browser) => {
     await press(three, 'Reload');
     await shows(three, 'Ada Lovelace');
     await press(two, 'Sign out');
-    for (const page of [one, two, three]) await shows(page, 'signed-out nobody');
+    for (const page of [one, two, three, five]) await shows(page, 'signed-out nobody');
     given = undefined;
     const four = await open();
     await shows(four, 'signed-out nobody');

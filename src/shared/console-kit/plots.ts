@@ -95,45 +95,55 @@ function draw({ unit, days, series, shape, bound }: TimeSeries, summary: string)
           Plot.dot(points, { ...position, fill: 'name', r: 1.5 }),
         ];
   const isBounded = bound !== undefined && extent[1] >= bound;
-  const plot = Plot.plot({
-    document,
-    width: WIDTH,
-    height: HEIGHT,
-    marginTop: 28,
-    marginRight: 16,
-    marginBottom: 28,
-    marginLeft: 48,
-    className: 'plot',
-    ariaLabel: summary,
-    color,
-    x: {
-      type: shape === 'stacked' ? 'band' : 'point',
-      domain: days,
-      label: null,
-      ticks: someOf(days),
-      tickFormat: shortDate,
-    },
-    y: {
-      label: unit,
-      labelArrow: 'none',
-      grid: true,
-      nice: true,
-      domain: extent,
-      // Half a user does not exist.
-      ticks: Math.min(MAX_TICKS, Math.ceil(extent[1] - extent[0])),
-      tickFormat: shortNumber,
-    },
-    marks: [marks, Plot.ruleY([0]), isBounded ? Plot.ruleY([bound], { strokeDasharray: '4 3' }) : null],
-  });
+  const plot: Drawing = asDrawing(
+    Plot.plot({
+      document,
+      width: WIDTH,
+      height: HEIGHT,
+      marginTop: 28,
+      marginRight: 16,
+      marginBottom: 28,
+      marginLeft: 48,
+      className: 'plot',
+      ariaLabel: summary,
+      color,
+      x: {
+        type: shape === 'stacked' ? 'band' : 'point',
+        domain: days,
+        label: null,
+        ticks: someOf(days),
+        tickFormat: shortDate,
+      },
+      y: {
+        label: unit,
+        labelArrow: 'none',
+        grid: true,
+        nice: true,
+        domain: extent,
+        // Half a user does not exist.
+        ticks: Math.min(MAX_TICKS, Math.ceil(extent[1] - extent[0])),
+        tickFormat: shortNumber,
+      },
+      marks: [marks, Plot.ruleY([0]), isBounded ? Plot.ruleY([bound], { strokeDasharray: '4 3' }) : null],
+    }),
+  );
   plot.setAttribute('role', 'img');
   // Its text is the label of the whole; groups must not have one.
   for (const group of plot.querySelectorAll('g[aria-label]')) group.removeAttribute('aria-label');
   plot.setAttribute('font-size', String(FONT_SIZE));
   // `document` is missing in the types of the library.
   const legendOptions = { document, color, className: 'legend' };
-  const legend = series.length > 1 ? Plot.legend(legendOptions).outerHTML : '';
+  const legend = series.length > 1 ? asDrawing(Plot.legend(legendOptions)).outerHTML : '';
   return withoutStyles(legend + plot.outerHTML);
 }
+
+/** What is used of an element. The types of browsers, which those of the library name, may be missing or empty. */
+interface Drawing {
+  outerHTML: string;
+  setAttribute(name: string, value: string): void;
+  querySelectorAll(selector: string): Iterable<{ removeAttribute(name: string): void }>;
+}
+const asDrawing = (element: unknown): Drawing => element as Drawing;
 
 const colour = (index: number) => `var(--series-${index + 1})`;
 

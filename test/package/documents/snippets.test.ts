@@ -70,8 +70,8 @@ const NAMES: Record<string, Record<string, string>> = {
     ask: '(label: string) => Promise<string>',
     deleteProject: '() => Promise<void>',
     pay: '() => Promise<void>',
-    token: 'string | undefined',
   },
+  'docs/login-providers.md': { client: "import('saas-backend/client').SaasClient" },
   'docs/mcp.md': {
     Fastify: "typeof import('fastify').default",
     protectResource: "typeof import('saas-backend/resource-server').protectResource",
