@@ -272,17 +272,6 @@ await onChromium((browser) => {
       const login = { acme: { ...CLIENT, issuer: provider.url, label: 'Acme' } };
       const backend = await startBackend(t, { publicUrl: undefined, login } as object);
       const [page, other] = await openTabs(t, browser, backend, { storage });
-      let isRefused = false;
-      const isProvider = (url: URL) => url.origin === provider.url && url.pathname === '/authorize';
-      await page.route(isProvider, (route) => {
-        const callback = provider.visit(route.request().url());
-        if (isRefused) {
-          callback.searchParams.delete('code');
-          callback.searchParams.set('error', 'access_denied');
-        }
-        const body = `<script>location.replace(${JSON.stringify(callback.href)})</script>`;
-        return route.fulfill({ contentType: 'text/html', body });
-      });
       const leave = async (options: object) => {
         const arrival = page.waitForURL((url) => /[?&](ticket|error)=/.test(url.search));
         await page.evaluate(
@@ -311,13 +300,13 @@ await onChromium((browser) => {
       t.strictSame(await complete(), { status: 'fulfilled', value: null }, 'a ticket of the application');
       t.match(page.url(), '?ticket=12');
 
-      isRefused = true;
+      provider.lies.error = 'access_denied';
       await page.goto(`${backend.origin}/?tab=2`);
       await leave({});
       t.strictSame(await complete(), { code: 'CANCELLED' });
       t.equal(page.url(), `${backend.origin}/?tab=2`, 'back on the same page');
 
-      isRefused = false;
+      provider.lies = {};
       await logout(page);
       await backend.users.create({ email: 'bob@example.test', password: PASSWORD, emailVerified: true });
       provider.person = { ...provider.person, sub: 'bob-1', email: 'bob@example.test' };

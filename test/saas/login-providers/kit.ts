@@ -22,6 +22,8 @@ export interface Lies {
   metadata?: Record<string, unknown>;
   /** Further members of the response of the token endpoint. */
   tokens?: Record<string, unknown>;
+  /** Why the provider does not sign the person in. */
+  error?: string;
   /** The path whose response is compressed and has a body of 64 MB. */
   bomb?: string;
 }
@@ -80,6 +82,10 @@ export async function fakeProvider(t: Test): Promise<FakeProvider> {
       callback.searchParams.set('code', code);
       callback.searchParams.set('state', parameters.get('state') ?? '');
       callback.searchParams.set('iss', provider.lies.responseIssuer ?? provider.url);
+      if (provider.lies.error) {
+        callback.searchParams.delete('code');
+        callback.searchParams.set('error', provider.lies.error);
+      }
       return callback;
     },
   };
@@ -108,6 +114,10 @@ export async function fakeProvider(t: Test): Promise<FakeProvider> {
         ...provider.lies.metadata,
       });
     }
+    if (path === '/authorize')
+      return response
+        .writeHead(302, { location: provider.visit(`${provider.url}${request.url}`).href })
+        .end();
     if (path === '/jwks') return send(response, 200, { keys: [jwk] });
     const form = new URLSearchParams(body);
     const code = form.get('code') ?? '';
