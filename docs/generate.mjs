@@ -153,9 +153,12 @@ ${sections.join('\n')}`;
 
 /** A server with every feature, whose routes are documented. */
 function serverOf(program) {
-  const shared = { env: false, metrics: true, databaseUri: 'sqlite::memory:', logLevel: 'silent' };
   // Given, so that no secrets are generated and saved.
   const secret = 'x'.repeat(64);
+  const shared = {
+    ...{ env: false, databaseUri: 'sqlite::memory:', logLevel: 'silent' },
+    ...{ metrics: true, cronSecret: `${secret}cron` },
+  };
   if (program === 'idp') {
     return createIdentityServer({
       ...{ ...shared, ed25519Seed: '5'.repeat(64), adminToken: secret },
@@ -194,7 +197,7 @@ async function routesPage() {
 # Routes
 
 All routes of both servers and who can call them. Nothing else is exposed. \`/metrics\` exists if metrics are enabled
-([Metrics](metrics.md)).
+([Metrics](metrics.md)), \`/cron\` with a secret for a scheduler ([Serverless](serverless.md)).
 
 ## saas-backend
 

@@ -52,6 +52,21 @@ export const operationsAt = (prefix, { isEnveloped, suffix = '' }) => ({
   },
 });
 
+/** For a scheduler, with either method. */
+export const cronAt = (prefix) =>
+  Object.fromEntries(
+    ['GET', 'POST'].map((method) => [
+      `${method} ${prefix}/cron`,
+      {
+        id: method === 'GET' ? 'runDueJobs' : 'runDueJobsByPost',
+        summary: 'Run the background jobs that are due',
+        description:
+          'For a scheduler, with CRON_SECRET. It fails if one of the jobs has failed; all others have run.',
+        responses: { 204: { description: 'They have run.' } },
+      },
+    ]),
+  );
+
 export const documentAt = (prefix) => ({
   [`GET ${prefix}/openapi.json`]: {
     id: 'getApiDescription',

@@ -13,7 +13,7 @@ import {
   settings,
 } from './api.mjs';
 import { discovery, oauth, provisioning } from './idp-api.mjs';
-import { documentAt, operationsAt } from './operations.mjs';
+import { cronAt, documentAt, operationsAt } from './operations.mjs';
 
 const LICENSE = { name: 'MIT', identifier: 'MIT' };
 const INSTALLATION =
@@ -115,6 +115,7 @@ const SAAS_GUARDS = {
   'recent-user': [...USER, ...PEOPLE_ONLY, 'REAUTHENTICATION_REQUIRED'],
   admin: ['UNAUTHENTICATED', 'ADMIN_NOT_CONFIGURED', 'RATE_LIMITED'],
   metrics: ['UNAUTHENTICATED', 'ADMIN_NOT_CONFIGURED', 'RATE_LIMITED'],
+  cron: ['UNAUTHENTICATED'],
 };
 
 export const saasBackend = ({ version, errors, schemas }) => ({
@@ -158,6 +159,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
       operations: {
         ...documentAt('/api'),
         ...operationsAt('/api', { isEnveloped: true }),
+        ...cronAt('/api'),
         ...operationsAt('', { isEnveloped: true, suffix: 'OfServer' }),
       },
     },
@@ -174,6 +176,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
     'recent-user': ['accessToken'],
     admin: ['adminPassword'],
     metrics: ['adminPassword'],
+    cron: ['cronSecret'],
   },
   securityOfAgents: ['boundAccessToken'],
   securitySchemes: {
@@ -187,6 +190,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
       bearerFormat: 'JWT',
       description: 'The access token, or an API key (`API_KEYS`) at routes that admit them.',
     },
+    cronSecret: { type: 'http', scheme: 'bearer', description: '`CRON_SECRET`.' },
     adminPassword: {
       type: 'http',
       scheme: 'basic',
@@ -244,6 +248,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
 const IDP_GUARDS = {
   admin: ['UNAUTHENTICATED', 'invalid_token', 'admin_api_disabled', 'RATE_LIMITED'],
   metrics: ['UNAUTHENTICATED', 'invalid_token', 'admin_api_disabled', 'RATE_LIMITED'],
+  cron: ['UNAUTHENTICATED'],
   inviter: ['UNAUTHENTICATED', 'invalid_token', 'admin_api_disabled', 'RATE_LIMITED'],
   signup: ['signup_disabled'],
   registration: ['invalid_token', 'RATE_LIMITED'],
@@ -265,7 +270,7 @@ export const idp = ({ version, errors, schemas }) => ({
     Provisioning: { description: 'People, agents and clients.', operations: provisioning },
     Operations: {
       description: 'To watch the service.',
-      operations: { ...documentAt(''), ...operationsAt('', { isEnveloped: false }) },
+      operations: { ...documentAt(''), ...operationsAt('', { isEnveloped: false }), ...cronAt('') },
     },
   },
   errors: Object.fromEntries(
@@ -284,6 +289,7 @@ export const idp = ({ version, errors, schemas }) => ({
   securityOf: {
     admin: ['adminToken'],
     metrics: ['adminToken'],
+    cron: ['cronSecret'],
     inviter: ['inviteToken', 'adminToken'],
     client: ['clientBasic', null],
     registration: ['initialAccessToken'],
@@ -296,6 +302,7 @@ export const idp = ({ version, errors, schemas }) => ({
       ...BOUND_TOKEN,
       description: `An access token of this provider that is bound to a key, and ${PROOF}`,
     },
+    cronSecret: { type: 'http', scheme: 'bearer', description: '`IDP_CRON_SECRET`.' },
     adminToken: { type: 'http', scheme: 'bearer', description: '`IDP_ADMIN_TOKEN`.' },
     inviteToken: {
       type: 'http',

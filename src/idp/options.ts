@@ -7,6 +7,7 @@ import { messagesOptions, refuseUnknownLocale } from '../core/http/messages.js';
 import { systemClock } from '../core/kernel/clock.js';
 import { equalSecrets, systemRandom } from '../core/kernel/secrets.js';
 import { auditRetentionOption } from '../core/ops/audit.js';
+import { cronOption } from '../core/ops/cron.js';
 import { metricsOption } from '../core/ops/metrics.js';
 import { idpServerSchema, storeOptions } from '../core/server/options.js';
 import type { RuntimeOptions } from '../core/server/runtime-options.js';
@@ -40,6 +41,7 @@ export const idpSchema = defineOptions({
   ...messagesOptions('IDP_'),
   ...rateLimitOptions('IDP_', DEFAULT_RATES),
   auditRetentionDays: auditRetentionOption('IDP_AUDIT_RETENTION_DAYS'),
+  cronSecret: cronOption('IDP_CRON_SECRET'),
   metrics: metricsOption('IDP_METRICS', '`IDP_ADMIN_TOKEN` as the bearer token'),
 });
 export type IdpConfiguration = Static<typeof idpSchema>;
@@ -75,6 +77,7 @@ function refuseEqualSecrets(values: IdpConfiguration, report: Report): void {
     IDP_ADMIN_TOKEN: values.adminToken,
     IDP_INVITE_TOKEN: values.inviteToken,
     IDP_CALLER_SECRET: values.callerSecret,
+    IDP_CRON_SECRET: values.cronSecret,
     IDP_EMAIL_API_KEY: values.emailApiKey,
     IDP_FACTOR_ENCRYPTION_KEY: values.factorEncryptionKey,
     IDP_FACTOR_ENCRYPTION_KEY_PREVIOUS: values.factorEncryptionKeyPrevious,

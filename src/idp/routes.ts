@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { type HostContext, responseRules } from '../core/http/host-context.js';
 import { createRouteDescriptions, openApiPlugin } from '../core/http/openapi.js';
 import { type FastifyTypebox, type PluginRules, registerRoutes } from '../core/http/routes.js';
+import { cronGuard, cronPlugin } from '../core/ops/cron.js';
 import { healthPlugin } from '../core/ops/health.js';
 import { metricsPlugin } from '../core/ops/metrics.js';
 import { followHostProxy } from '../core/server/proxies.js';
@@ -88,7 +89,13 @@ async function rulesOf(
     ...responseRules(host),
     prefix,
     conflictRemedy: 'Mount the identity provider at another path with the prefix option.',
-    guards: { ...provisioning.guards, ...oidc.guards, ...registration?.guards, ...account.guards },
+    guards: {
+      ...provisioning.guards,
+      ...oidc.guards,
+      ...registration?.guards,
+      ...account.guards,
+      cron: cronGuard(context.values.cronSecret),
+    },
     observeRequest: isServer
       ? undefined
       : followHostProxy(fastify, { variable: 'IDP_TRUST_PROXY', value: runtime.proxyVariable }),
@@ -130,7 +137,7 @@ async function registerDescriptions(
   hostPrefix: string,
   { context, runtime: { prefix }, isServer, ownsItsPaths }: IdpRoutesOptions,
 ): Promise<void> {
-  const { issuer, store, metrics } = context;
+  const { issuer, store, metrics, values } = context;
   if (ownsItsPaths) {
     const mounts = [{ path: '', routesAt: hostPrefix + prefix, reachedAt: () => '' }];
     await instance.register(openApiPlugin, { product: 'idp', serverUrl: issuer, mounts });
@@ -140,6 +147,7 @@ async function registerDescriptions(
     await instance.register(apiDocsPlugin, { product: 'idp' });
   }
   if (prefix !== '') await instance.register(healthPlugin, { store, wrap: (state) => state });
+  if (values.cronSecret !== undefined) await instance.register(cronPlugin, context);
   // At the root, the server has the route.
   if (metrics && (prefix !== '' || !isServer)) await instance.register(metricsPlugin, { metrics });
 }

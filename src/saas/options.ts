@@ -9,6 +9,7 @@ import { messagesOptions, refuseUnknownLocale } from '../core/http/messages.js';
 import { systemClock } from '../core/kernel/clock.js';
 import { equalSecrets, systemRandom } from '../core/kernel/secrets.js';
 import { auditRetentionOption } from '../core/ops/audit.js';
+import { cronOption } from '../core/ops/cron.js';
 import { metricsOption } from '../core/ops/metrics.js';
 import { saasServerSchema, storeOptions } from '../core/server/options.js';
 import type { RuntimeOptions } from '../core/server/runtime-options.js';
@@ -66,6 +67,7 @@ export const saasSchema = defineOptions({
   ...messagesOptions(''),
   ...rateLimitOptions('', DEFAULT_RATES),
   auditRetentionDays: auditRetentionOption('AUDIT_RETENTION_DAYS'),
+  cronSecret: cronOption('CRON_SECRET'),
   metrics: metricsOption('METRICS', 'the credentials of the admin area'),
 });
 export type SaasConfiguration = Static<typeof saasSchema>;
@@ -245,6 +247,7 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
     FACTOR_ENCRYPTION_KEY: values.factorEncryptionKey,
     FACTOR_ENCRYPTION_KEY_PREVIOUS: values.factorEncryptionKeyPrevious,
     CALLER_SECRET: values.callerSecret,
+    CRON_SECRET: values.cronSecret,
     SETTINGS_ENCRYPTION_KEY: values.settingsEncryptionKey,
     SETTINGS_ENCRYPTION_KEY_PREVIOUS: values.settingsEncryptionKeyPrevious,
   };

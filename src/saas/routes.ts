@@ -6,6 +6,7 @@ import { isForm, type Pages, wantsPage } from '../core/http/pages.js';
 import { access, type PluginRules, registerRoutes, routeRules } from '../core/http/routes.js';
 import { ok } from '../core/http/schemas.js';
 import { renderEnvelope } from '../core/kernel/errors.js';
+import { cronGuard, cronPlugin } from '../core/ops/cron.js';
 import { healthPlugin } from '../core/ops/health.js';
 import { metricsPlugin } from '../core/ops/metrics.js';
 import type { Mounted } from '../core/server/assembly.js';
@@ -60,6 +61,7 @@ export async function registerSaasRoutes(
     owner: byPeopleThemselves(callers.requireOwner),
     'recent-user': saas.requireRecentAuth(),
     admin: await admin.createGuard(fastify),
+    cron: cronGuard(base.values.cronSecret),
   };
   const endpoint = metrics && { metrics, guard: await admin.createGuardForOutages(fastify) };
   const rules = await commonRules(base, { ...guards, ...(endpoint && { metrics: endpoint.guard }) });
@@ -140,6 +142,7 @@ async function openApi(base: SaasBase, { modules, rules }: SaasRoutesOptions): P
       if (context.metrics) await open.register(metricsPlugin, { metrics: context.metrics });
     });
     await api.register(billing.webhookPlugin);
+    if (values.cronSecret !== undefined) await api.register(cronPlugin, context);
   });
 }
 

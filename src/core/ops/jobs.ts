@@ -245,6 +245,13 @@ export function createJobs(
       for (const entry of entries.values()) schedule(entry);
     },
 
+    /** Runs the jobs that are due and not running here, once. Returns the names of those that failed. */
+    async runDue(): Promise<string[]> {
+      const started = [...entries.values()].filter(({ running }) => !running);
+      await Promise.all(started.map((entry) => begin(entry, false)));
+      return started.filter(({ isFailing }) => isFailing).map(({ name }) => name);
+    },
+
     /**
      * Runs a job now, unless another process runs it. If the job is running in this process, it runs once more
      * afterwards. Resolves after the run; failures are logged and do not reject.

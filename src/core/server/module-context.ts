@@ -98,11 +98,11 @@ function measureHashing(metrics: Metrics): void {
   );
 }
 
-/** Starts the jobs when the server is ready and stops them when it closes. The store is closed by the product. */
+/** Starts the jobs when the server is ready, unless a scheduler runs them, and stops them when it closes. The store is closed by the product. */
 export function followLifecycle(
   fastify: FastifyInstance,
   { store, clock, log, audit, throttle, passwords, jobs, backgroundTasks, unknownWrites }: ModuleContext,
-  { auditRetentionDays }: { auditRetentionDays: number },
+  { auditRetentionDays, cronSecret }: { auditRetentionDays: number; cronSecret?: string | undefined },
 ): void {
   jobs.add('throttle-purge', {
     everySeconds: HOUR / SECOND,
@@ -114,7 +114,7 @@ export function followLifecycle(
     run: ({ signal }) => audit.purge(auditRetentionDays, signal),
     countBacklog: (limit) => audit.countOutdated(auditRetentionDays, limit),
   });
-  fastify.addHook('onReady', async () => jobs.start());
+  if (cronSecret === undefined) fastify.addHook('onReady', async () => jobs.start());
   fastify.addHook('onListen', async () => passwords.prepare());
   let stopWatching: (() => void) | undefined;
   fastify.addHook('onReady', async () => {

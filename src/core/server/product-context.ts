@@ -17,7 +17,9 @@ import { rejectUnfinishedCopy } from './unfinished-copy.js';
 interface ProductContextOptions<A extends AuditLog>
   extends Pick<ModuleContextOptions<A>, 'production' | 'createAudit' | 'throttleSecret'> {
   product: 'saas-backend' | 'idp';
-  values: RateLimitConfiguration & { databaseUri: string; metrics: boolean; auditRetentionDays: number };
+  values: RateLimitConfiguration & { databaseUri: string; metrics: boolean } & Parameters<
+      typeof followLifecycle
+    >[2];
   runtime: Pick<ModuleContextOptions<A>, 'clock' | 'random' | 'hashing' | 'limits'> &
     HostConnections & { metricsPeers?: RuntimeOptions['metricsPeers'] | undefined };
 }

@@ -125,11 +125,12 @@ const rateLimits = (
   [`${prefix}MAX_LOGINS_PER_MINUTE`]: seconds(logins, 10_000),
   [`${prefix}MAX_MAIL_REQUESTS_PER_HOUR`]: seconds(10, 10_000),
   [`${prefix}MAX_REQUESTS_PER_MINUTE`]: seconds(300, 100_000),
-  [`${prefix}CALLER_SECRET`]: {
-    valid: same(strong),
-    invalid: [`${CANARY}-too-short`],
-    unsafe: weak.slice(1),
-  },
+  ...Object.fromEntries(
+    ['CALLER_SECRET', 'CRON_SECRET'].map((name) => [
+      `${prefix}${name}`,
+      { valid: same(strong), invalid: [`${CANARY}-too-short`], unsafe: weak.slice(1) },
+    ]),
+  ),
 });
 
 /** The formats of the provider's dashboard and command line, and whitespace left in place of a secret. */
