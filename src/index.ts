@@ -30,6 +30,7 @@ export type { ManagedUser, NewUser, UserKey } from './saas/auth/users/users.js';
 export type { ConnectGuard, ConnectGuards, SaasRequest } from './saas/connect-guards.js';
 export type { BillingApi, SaasDecorator, SettingsApi } from './saas/decorator.js';
 export type { SaasEvents } from './saas/events.js';
+export { createFetchHandler, type FetchHandler, type FetchHandlerOptions } from './saas/fetch-handler.js';
 export type { SaasBackendOptions } from './saas/options.js';
 export { saasBackend } from './saas/plugin.js';
 export {
@@ -40,3 +41,4 @@ export {
 } from './saas/server.js';
 export type { CustomSetting, CustomSettings, CustomSettingsValues } from './saas/settings/definitions.js';
 export type { UserApi, UserSessionApi, UserSessionPage } from './saas/user-api.js';
+export type { Visit, VisitHeaders, VisitInfo, VisitorSessions } from './server/backend.js';

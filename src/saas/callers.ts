@@ -1,4 +1,5 @@
 import type { FastifyInstance } from 'fastify';
+import { passedAddress } from '../core/http/caller.js';
 import type { RouteRules } from '../core/http/routes.js';
 import { plainAddress } from '../core/kernel/addresses.js';
 import { httpErrors } from '../core/kernel/errors.js';
@@ -13,7 +14,7 @@ export function createCallerGuards({ auth, agents, keys }: Pick<SaasModules, 'au
   const admit = async (request: UserRequest, scope: string | undefined): Promise<void> => {
     const { authorization } = request.headers;
     if (keys?.access.isKey(authorization)) {
-      const ip = plainAddress(request.ip ?? request.socket?.remoteAddress);
+      const ip = passedAddress(request) ?? plainAddress(request.ip ?? request.socket?.remoteAddress);
       request.saas = await keys.access.admit({ authorization, ip }, scope);
     } else if (agents?.access.hasToken(authorization)) {
       request.saas = await agents.access.admit(presentedBy(request, agents.origin), scope);

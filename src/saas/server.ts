@@ -31,6 +31,11 @@ export interface SaasMiddlewareServer extends MiddlewareServer<SaasConfiguration
 export function createServer(options: CreateServerOptions & { middleware: true }): SaasMiddlewareServer;
 export function createServer(options?: CreateServerOptions): SaasServer;
 export function createServer(options: CreateServerOptions = {}): SaasServer | SaasMiddlewareServer {
+  return openServer(options).server;
+}
+
+/** A server with what a handler of requests needs to know about it. */
+export function openServer(options: CreateServerOptions) {
   const { middleware = false, ...rest } = options;
   const [own, given] = splitOptions(saasServerSchema, rest);
   const [server, saas] = collectProblems(
@@ -47,6 +52,12 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
     ...serverContext(saas.config.values.publicUrl, server.values.port),
     mountedAt: () => mountedAt ?? prefix,
   };
+  const mountPoints: [string, ...string[]] = [
+    prefix,
+    ...(adminPath === false ? [] : [adminPath]),
+    ...(saas.config.values.accountPages ? [accountPath, CHANGE_PASSWORD_PATH] : []),
+    ...(agentResource === undefined ? [] : [metadataPath(agentResource)]),
+  ];
   const assembled = assemble({
     server,
     product: 'saas-backend',
@@ -61,17 +72,16 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
       // Mailed links contain the path, so the first one is kept, and patterns are ignored.
       if (mountProblem(path) === null) mountedAt ??= path;
     },
-    mountPoints: middleware
-      ? [
-          prefix,
-          ...(adminPath === false ? [] : [adminPath]),
-          ...(saas.config.values.accountPages ? [accountPath, CHANGE_PASSWORD_PATH] : []),
-          ...(agentResource === undefined ? [] : [metadataPath(agentResource)]),
-        ]
-      : undefined,
+    mountPoints: middleware ? mountPoints : undefined,
   });
   return {
-    ...assembled,
-    ...createConnectGuards({ app: assembled.fastify, hostContext, saas, agentScopes }),
+    server: {
+      ...assembled,
+      ...createConnectGuards({ app: assembled.fastify, hostContext, saas, agentScopes }),
+    },
+    mountPoints,
+    publicUrl: hostContext.publicUrl,
+    production: saas.config.production,
+    isProxyTrusted: server.values.trustProxy !== false,
   };
 }

@@ -11,11 +11,17 @@ const SECRET_HEADER = 'x-caller-secret';
 const END_USER_HEADER = 'x-end-user-ip';
 
 /** The addresses that callers have passed. */
-const passed = new WeakMap<FastifyRequest, string>();
+const passed = new WeakMap<object, string>();
 
 /** The address that limits and the audit count a request by: of the client or, for a caller with the secret, of its user. */
 export const clientAddress = (request: FastifyRequest): string =>
   passed.get(request) ?? plainAddress(request.ip);
+
+/** The address of the user that a caller with the secret has passed. */
+export function passedAddress(request: object): string | undefined {
+  const address = passed.get(request);
+  return address === EXEMPT_CALLER ? undefined : address;
+}
 
 /** Reads the headers of a caller. A wrong secret is an error, because its limits would silently be those of one address. */
 export function identifyCaller(secret: string | undefined): onRequestHookHandler {

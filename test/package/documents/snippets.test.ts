@@ -83,6 +83,10 @@ const NAMES: Record<string, Record<string, string>> = {
     client: "import('saas-backend/client').SaasClient",
     ...{ email: 'string', password: 'string', userFields: FIELDS },
   },
+  'docs/server-sessions.md': {
+    backend: "import('saas-backend').FetchHandler",
+    request: 'Request',
+  },
   'docs/users-api.md': {
     users: "import('saas-backend').SaasDecorator['users']",
     id: 'string',

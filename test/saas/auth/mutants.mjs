@@ -57,6 +57,16 @@ export default [
     tests: [['saas/auth/server-sessions', 'a use counts as activity of its day and does not open the window of a used token again']],
   },
   {
+    name: 'without a trusted proxy, visitors choose their address', file: 'saas/fetch-handler.ts', in: 'takeAddress',
+    replace: "isProxyTrusted ? (headers['x-forwarded-for'] ?? '')", by: "true ? (headers['x-forwarded-for'] ?? '')",
+    tests: [['saas/fetch-handler', 'without an address, development answers and production says what to do']],
+  },
+  {
+    name: 'the backend gets all cookies of the application', file: 'server/backend.ts', in: 'credentialsIn',
+    replace: '.filter((one) => SESSION_COOKIE.test(one))', by: '',
+    tests: [['saas/fetch-handler', 'a server in another process has the same sessions, and passes the address of visitors']],
+  },
+  {
     name: 'the password alone opens an account with a second factor', file: 'saas/auth/sign-in/password-login.ts', in: 'login',
     replace: 'await deps.secondFactorStep?.demand(user, FIRST_FACTOR.password, source);', by: '',
     tests: [['saas/auth/second-factor', 'a user sets up an authenticator app, and sign-in asks for its code']],
