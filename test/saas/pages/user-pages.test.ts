@@ -260,6 +260,37 @@ t.test('an address that must be confirmed is confirmed first', async (t) => {
   t.match(titleOf(await signIn(visitor)), sentence('account.title'));
 });
 
+t.test(
+  'the browser that is signed in confirms its address without a password, and no other one does',
+  async (t) => {
+    const app = await mailedApp(t, HERE);
+    const [ada, eve] = [await visit(app), await visit(app)];
+    await signUp(ada);
+    const path = `/api/auth/verify-email?token=${await app.tokenIn(VERIFY)}`;
+    await signUp(eve, 'eve@example.test');
+    const asks = sentence('verify-email.password');
+    const open = ({ browser, origin }: typeof ada) => browser.open(`${origin}${path}`);
+    t.match((await open(eve)).body, asks, 'the user of another account');
+    const page = await open(ada);
+    t.notMatch(page.body, asks);
+    t.match(page.body, EMAIL);
+    const elsewhere = await app.request('POST', '/api/auth/verify-email', {
+      form: page.form().fields,
+      headers: { cookie: headerOf(ada.browser.cookies('/')), 'sec-fetch-site': 'cross-site' },
+    });
+    t.match([elsewhere.status, elsewhere.text], [400, asks], 'a page of another site');
+    await ada.fill('/sign-out', {});
+    t.match(
+      [(await ada.browser.submit(page, {})).status, (await open(ada)).body],
+      [400, asks],
+      'after signing out',
+    );
+    await signIn(ada);
+    t.match(titleOf(await ada.browser.submit(await open(ada), {})), sentence('verify-email.done'));
+    t.notMatch((await ada.get()).body, sentence('account.unconfirmed'));
+  },
+);
+
 t.test('a forgotten password is replaced by a mailed link', async (t) => {
   const app = await mailedApp(t, HERE);
   await app.signUp({ email: EMAIL });

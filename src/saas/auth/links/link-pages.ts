@@ -1,28 +1,38 @@
 import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
+import type { Identity } from '../../../core/http/identity.js';
 import { type Localized, message } from '../../../core/http/messages.js';
 import { isForm, type Page, type Pages } from '../../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
-import { Acknowledgement } from '../../../core/http/schemas.js';
+import { Acknowledgement, type User } from '../../../core/http/schemas.js';
 import { AppError } from '../../../core/kernel/errors.js';
 import { passwordSentences } from '../../../core/passwords/problems.js';
 import { BODY_LIMIT, EmailBody, LinkQuery, ResetBody, VerifyBody } from '../schemas.js';
 import type { AuthService } from '../service.js';
+import { isLinkOf } from './link-tokens.js';
 
 export interface LinkPagesOptions {
   auth: AuthService;
   pages: Pages;
   /** The address of the application, linked from the page that confirms success. */
   home(): string;
+  /** The session of the browser that sends a request; null also for a form of another origin. */
+  browserSession(request: FastifyRequest): Promise<Identity | null>;
 }
 
 /**
- * Requests and redeems mailed links. A GET shows a page without reading the token, because mail scanners open every
+ * Requests and redeems mailed links. A GET shows a page without using the token, because mail scanners open every
  * link. The page posts a form to the same path, which responds with a page to forms and with JSON to applications.
  */
 export async function linkPagesPlugin(fastify: FastifyTypebox, options: LinkPagesOptions): Promise<void> {
   const { auth } = options;
+  /** The user of the browser, if the link is one of this user. */
+  const ownerIn = async (request: FastifyRequest, token: string): Promise<User | null> => {
+    const identity = await options.browserSession(request);
+    const isOwn = identity && !identity.session.impersonator && isLinkOf(identity.user.id, token);
+    return isOwn ? identity.user : null;
+  };
   const mailRequest = {
     config: access('public'),
     bodyLimit: BODY_LIMIT,
@@ -49,10 +59,17 @@ export async function linkPagesPlugin(fastify: FastifyTypebox, options: LinkPage
       await auth.resetPassword(given, requestSource(request));
       return 'reset-password.done';
     });
-    registerPage(forms, options, 'verify-email', VerifyBody, async (given, request) => {
+    const confirming = {
+      ...options,
+      viewOf: async (request: FastifyRequest, token: string) => ({
+        email: (await ownerIn(request, token))?.email,
+      }),
+    };
+    registerPage(forms, confirming, 'verify-email', VerifyBody, async (given, request) => {
       const { authorization } = request.headers;
-      const proven = { ...given, ...(authorization !== undefined && { authorization }) };
-      const { passwordChanged } = await auth.verifyEmail(proven, requestSource(request));
+      const owner = isForm(request) ? await ownerIn(request, given.token) : null;
+      const proof = owner ? { signedIn: owner.id } : authorization !== undefined && { authorization };
+      const { passwordChanged } = await auth.verifyEmail({ ...given, ...proof }, requestSource(request));
       return passwordChanged ? 'verify-email.done-changed' : 'verify-email.done';
     });
     registerPage(forms, options, 'unlock', VerifyBody, async ({ token }, request) => {
@@ -64,30 +81,35 @@ export async function linkPagesPlugin(fastify: FastifyTypebox, options: LinkPage
 
 const PAGE = access('public', { page: true });
 
-/** The form behind a link, with the problems of its field. */
-const formOf = (
-  template: string,
-  { token }: { token: string },
-  failure: { problems?: Localized[]; wrong?: true } = {},
-): Page => ({ template, view: { token, ...failure } });
+interface LinkPageOptions extends Pick<LinkPagesOptions, 'pages' | 'home'> {
+  /** What the form shows beside the token. */
+  viewOf?(request: FastifyRequest, token: string): Promise<object>;
+}
 
 /** The page behind a link, and the use of the link, which returns the sentence that confirms it. */
 function registerPage<Body extends typeof ResetBody | typeof VerifyBody>(
   fastify: FastifyTypebox,
-  { pages, home }: LinkPagesOptions,
+  { pages, home, viewOf = async () => ({}) }: LinkPageOptions,
   template: 'reset-password' | 'verify-email' | 'unlock',
   body: Body,
   use: (given: Static<Body>, request: FastifyRequest) => Promise<keyof typeof DONE>,
 ): void {
   const url = `/auth/${template}`;
-  fastify.get(url, { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
-    pages.send(reply, formOf(template, request.query)),
+  /** The form, with the problems of its field. */
+  const formOf = async (
+    request: FastifyRequest,
+    { token }: { token: string },
+    failure: { problems?: Localized[]; wrong?: true } = {},
+  ): Promise<Page> => ({ template, view: { token, ...(await viewOf(request, token)), ...failure } });
+
+  fastify.get(url, { config: PAGE, schema: { querystring: LinkQuery } }, async (request, reply) =>
+    pages.send(reply, await formOf(request, request.query)),
   );
 
   const schema = { body, response: { 200: Acknowledgement } };
   fastify.post(url, { config: PAGE, bodyLimit: BODY_LIMIT, schema }, async (request, reply: FastifyReply) => {
     const given = request.body as Static<Body>;
-    pages.keepForm(request, formOf(template, given));
+    if (isForm(request)) pages.keepForm(request, await formOf(request, given));
     try {
       const sentence = await use(given, request);
       return isForm(request)
@@ -95,7 +117,7 @@ function registerPage<Body extends typeof ResetBody | typeof VerifyBody>(
         : reply.send({ success: true, message: DONE[sentence] });
     } catch (error) {
       const { statusCode, problems } = passwordProblems(error, request);
-      return pages.send(reply.code(statusCode), formOf(template, given, { problems, wrong: true }));
+      return pages.send(reply.code(statusCode), await formOf(request, given, { problems, wrong: true }));
     }
   });
 }

@@ -32,3 +32,6 @@ export function parseLinkToken(token: string): { userId: string; hash: string } 
   if (userId === undefined) throw authErrors.INVALID_TOKEN();
   return { userId, hash: sha256(token) };
 }
+
+/** Whether a token is one of this user. It may be invalid for other reasons. */
+export const isLinkOf = (userId: string, token: string): boolean => token.startsWith(`${userId}.`);
