@@ -8,6 +8,17 @@ import { END } from './reporter.mjs';
 // With a teardown outside of tests, tap would end as soon as it has no test, while a file prepares something for its first one.
 Object.defineProperty(t, 'idle', { value: false, configurable: true });
 
+// Node.js 20 fails to stop a timer of a connection that `fetch` has closed, and then ends the process: nodejs/undici#4755.
+if (process.version.startsWith('v20.'))
+  process.prependListener('uncaughtException', (error) => {
+    const isClosedConnection = /'parser\.deref\(\.\.\.\)' as it is undefined/.test(error.message);
+    // Without another listener, Node.js would not end any more.
+    if (!isClosedConnection && process.listenerCount('uncaughtException') === 1) {
+      console.error(error);
+      process.exit(1);
+    }
+  });
+
 /** The next file, null if there is none. */
 function next() {
   return new Promise((resolve) => {

@@ -64,10 +64,10 @@ export function readSigningKey(text: string): { key: KeyObject } | { problem: st
 export function signingPair(privateKey: KeyObject): SigningPair {
   const publicKey = createPublicKey(privateKey);
   const { crv = '', kty = '', x = '', y } = publicKey.export({ format: 'jwk' });
-  const members = { crv, kty, x, ...(y !== undefined && { y }) };
+  const point = { x, ...(y !== undefined && { y }) };
   // RFC 7638: exactly these members in this order. jose would load WebCrypto at every start.
-  const kid = hash('sha256', JSON.stringify(members), 'base64url');
-  return { privateKey, publicKey, jwk: { ...members, kid, use: 'sig', alg: y ? 'ES256' : 'EdDSA' } };
+  const kid = hash('sha256', JSON.stringify({ crv, kty, ...point }), 'base64url');
+  return { privateKey, publicKey, jwk: { kty, crv, ...point, kid, use: 'sig', alg: y ? 'ES256' : 'EdDSA' } };
 }
 
 /** The arguments of `sign` and `verify` of node:crypto. JWS has the two numbers of ECDSA, not their DER encoding (RFC 7518 §3.4). */

@@ -1,6 +1,4 @@
-import type { FastifyRequest } from 'fastify';
 import { type PublicUrl, withLeadingSlash } from '../../core/config/public-url.js';
-import { isTrustedOrigin } from '../../core/http/browser.js';
 import type { Messages } from '../../core/http/messages.js';
 import type { Pages } from '../../core/http/pages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
@@ -157,6 +155,7 @@ export function createAuthModule(context: ModuleContext<ListedAudit>, options: A
     cookie: sessionCookie,
     origins: () => [new URL(publicUrl.get()).origin, ...options.origins],
     endSession: service.endSession,
+    readSession: service.readSession,
     backgroundTasks: context.backgroundTasks,
   });
 
@@ -183,16 +182,9 @@ export function createAuthModule(context: ModuleContext<ListedAudit>, options: A
       connected: Pick<AuthPluginOptions, 'activeOrganization' | 'featuresOf'>,
     ) {
       const home = publicUrl.get;
-      const browserSession = async (request: FastifyRequest) => {
-        // Mail programs on the web lead here from another site.
-        const isOwn = request.method === 'GET' || isTrustedOrigin(request.headers, [new URL(home()).origin]);
-        const cookie = isOwn ? sessionCookie.read(request) : undefined;
-        return service.readSession({ authorization: undefined, cookie });
-      };
-      const cookieIn = browserSessions.tokenIn;
       await authPlugin(fastify, {
-        ...{ auth: service, sendExport, pages, messages, secondFactors, home, browserSession },
-        ...{ cookieIn, ...connected },
+        ...{ auth: service, sendExport, pages, messages, secondFactors, home },
+        ...{ cookieIn: browserSessions.tokenIn, browserSession: browserSessions.ofPage, ...connected },
         hasUserFields: options.users.userFields !== undefined,
       });
       const { jwks } = options.tokenKinds;

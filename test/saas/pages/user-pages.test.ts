@@ -266,7 +266,7 @@ t.test(
     const app = await mailedApp(t, HERE);
     const [ada, eve] = [await visit(app), await visit(app)];
     await signUp(ada);
-  await ada.fill('', {}, '/verification');
+    await ada.fill('', {}, '/verification');
     const path = `/api/auth/verify-email?token=${await app.tokenIn(VERIFY)}`;
     await signUp(eve, 'eve@example.test');
     const asks = sentence('verify-email.password');

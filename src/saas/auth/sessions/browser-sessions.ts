@@ -8,6 +8,7 @@ import type {
 } from 'fastify';
 import { isTrustedOrigin } from '../../../core/http/browser.js';
 import { createMarkedCookie } from '../../../core/http/cookies.js';
+import type { Identity } from '../../../core/http/identity.js';
 import { type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { type AppError, invalidFields } from '../../../core/kernel/errors.js';
 import type { BackgroundTasks } from '../../../core/ops/background-tasks.js';
@@ -43,13 +44,14 @@ export interface BrowserSessionOptions {
   /** The origins of pages that may use the cookie. */
   origins(): readonly string[];
   endSession: SessionService['endSession'];
+  readSession: SessionService['readSession'];
   backgroundTasks: BackgroundTasks;
 }
 
 export type BrowserSessions = ReturnType<typeof createBrowserSessions>;
 
 export function createBrowserSessions(options: BrowserSessionOptions) {
-  const { cookie, origins, endSession, backgroundTasks } = options;
+  const { cookie, origins, endSession, readSession, backgroundTasks } = options;
 
   const usesCookie = ({ headers }: FastifyRequest): boolean => headers[SESSION_MODE] !== undefined;
 
@@ -107,6 +109,13 @@ export function createBrowserSessions(options: BrowserSessionOptions) {
       const problem = problemOf(request);
       if (problem) throw problem;
       return cookie.read(request);
+    },
+
+    /** The session of the browser that opens a page of ours or sends its form; null also for the form of another origin. */
+    async ofPage(request: FastifyRequest): Promise<Identity | null> {
+      // Mail programs on the web lead here from another site.
+      const isOwn = request.method === 'GET' || isTrustedOrigin(request.headers, origins());
+      return readSession({ authorization: undefined, cookie: isOwn ? cookie.read(request) : undefined });
     },
 
     /**
