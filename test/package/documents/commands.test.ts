@@ -363,7 +363,9 @@ t.test('every variable in a block of variables is an option', async (t) => {
 });
 
 t.test('every script that a page names exists', async (t) => {
-  const { scripts } = JSON.parse(readPage('package.json'));
+  const scriptsOf = (page: string) => JSON.parse(readPage(page)).scripts;
+  // Those of this repository, and of an application that `saas-backend init` has written.
+  const scripts = { ...scriptsOf('package.json'), ...scriptsOf('templates/init/fastify/package.json') };
   const named = allBlocks(SHELL).flatMap(({ page, text }) =>
     [...text.matchAll(/npm run ([\w:]+)/g)].map(([, name = '']) => ({ page, name })),
   );
