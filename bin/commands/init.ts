@@ -158,7 +158,7 @@ function writeLayer(
     const text = readFileSync(join(entry.parentPath, entry.name), 'utf8')
       .replaceAll('my-app', name)
       .replaceAll('npm run', RUN[manager])
-      .replace(/(?<="saas-backend": )"[^"]*"/, JSON.stringify(source));
+      .replace(/("saas-backend": )"[^"]*"/, (_, name: string) => name + JSON.stringify(source));
     mkdirSync(dirname(target), { recursive: true });
     writeFileSync(target, text);
   }

@@ -1,4 +1,5 @@
-import { type ActiveSession, createClient, type Fetch, type SaasClient } from 'saas-backend/client';
+import { createClient } from 'saas-backend/client';
+import type { ActiveSession, Fetch, SaasClient } from '../client/index.js';
 
 /** The session of a visitor on the server that renders the page: nothing here depends on Node.js. */
 
@@ -44,7 +45,8 @@ const PASSED = ['origin', 'user-agent', 'accept-language', 'x-forwarded-for'];
 
 /** @param send reaches the backend whose API is at `baseUrl` */
 export function createVisitorSessions(baseUrl: string, send: SendVisit): VisitorSessions {
-  const root = baseUrl.replace(/\/+$/, '');
+  let root = baseUrl;
+  while (root.endsWith('/')) root = root.slice(0, -1);
 
   const client: VisitorSessions['client'] = (visit, { address, responseHeaders } = {}) => {
     const headers = headersOf(visit);
