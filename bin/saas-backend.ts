@@ -7,7 +7,7 @@ await run({
   summary: 'Accounts, sessions, payment events and an admin area over HTTP.',
   commands: {
     serve: 'Start the server (default)',
-    init: 'Create an application with Fastify, Express or Hono',
+    init: 'Create an application with Fastify, Express, Hono or Next.js',
     backup: 'Copy the store into a new file',
     store: 'Move to another database: copy, sql',
     audit: 'Read the audit: list, purge',

@@ -14,6 +14,7 @@ const LAYERS = {
   fastify: ['common', 'server', 'fastify'],
   express: ['common', 'server', 'express'],
   hono: ['common', 'server', 'hono'],
+  next: ['common', 'next'],
 } as const;
 
 type Framework = keyof typeof LAYERS;

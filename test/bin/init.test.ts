@@ -97,7 +97,7 @@ t.test('what it cannot do is refused with a remedy, and changes nothing', async 
       /^used is not empty \(notes\.txt\), and nothing was written\. Name a folder that does not exist/,
     ],
     [['used/notes.txt'], 1, /^used\/notes\.txt is a file\. Name a folder that does not exist yet\.\n$/],
-    [['new', '--framework', 'rails'], 2, /Allowed choices are fastify, express, hono/],
+    [['new', '--framework', 'rails'], 2, /Allowed choices are fastify, express, hono, next/],
     [[], 2, /missing required argument 'folder'/],
   ];
   for (const [args, expected, sentence] of cases) {
