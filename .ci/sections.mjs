@@ -205,11 +205,19 @@ export const SECTIONS = [
     needs: ['caddy', 'go', 'mongod', 'nginx', 'pip', 'systemd'],
     tests: list('campaign/deploy/deploy campaign/proxy/proxies'),
   },
-  // Installs each application from the registry, as its user does, and visits it.
+  // These two install each application from the registry, as its user does, and visit it. The frameworks require Node.js 22.
+  {
+    name: 'frameworks',
+    part: 1,
+    node: 24,
+    run: 'node test/run.mjs --suite frameworks --timeout=1800',
+    needs: ['chromium', 'openssl'],
+    tests: ['campaign/frameworks/frameworks'],
+  },
   {
     name: 'new applications',
     part: 5,
-    run: 'node test/run.mjs --suite "new applications" --timeout=900',
+    run: 'node test/run.mjs --suite "new applications" --timeout=1800',
     needs: ['chromium'],
     tests: ['campaign/init/init'],
   },
