@@ -106,7 +106,9 @@ export function createClient(options: ClientOptions): SaasClient {
       {
         method,
         headers: {
-          ...(body !== undefined && { 'content-type': 'application/json' }),
+          ...((body !== undefined || (here === undefined && method !== 'GET')) && {
+            'content-type': 'application/json',
+          }),
           ...(token !== undefined && { authorization: `Bearer ${token}` }),
           ...(more.organization !== undefined && { 'x-organization': more.organization }),
           ...(hasCookie && path.startsWith('/auth/') && { 'session-mode': 'cookie' }),

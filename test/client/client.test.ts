@@ -606,6 +606,21 @@ t.test('public calls send no token, and a refused request is repeated once only'
   t.equal(backend.count(ME), 0);
 });
 
+t.test('outside of browsers, each request that changes something says that it is JSON', async (t) => {
+  const backend = await startBackend(t);
+  const seen: string[] = [];
+  const { client } = await signedIn(backend, {
+    fetch(url, init) {
+      seen.push(`${init.method} ${new Headers(init.headers).get('content-type')}`);
+      return fetch(url, init);
+    },
+  });
+  seen.length = 0;
+  const [session] = (await client.auth.listSessions()).sessions;
+  await client.auth.endSession({ id: session?.id ?? '' });
+  t.strictSame(seen, ['GET null', 'DELETE application/json']);
+});
+
 t.test('the types of the client alone compile in a page, without those of Node.js', async (t) => {
   const folder = temporaryFolder(t);
   const { version, exports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));

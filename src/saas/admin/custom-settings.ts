@@ -1,4 +1,5 @@
 import { type TString, Type } from 'typebox';
+import { parseTyped } from '../../core/config/declared-values.js';
 import type { AppError } from '../../core/kernel/errors.js';
 import type { CustomSettingsService, DescribedSettings } from '../settings/custom.js';
 
@@ -31,17 +32,10 @@ export const customFormSchema = ({ fields }: CustomSettingsService, version: TSt
 export function valuesOf({ fields }: CustomSettingsService, body: Record<string, string | undefined>) {
   const entries = fields.flatMap(({ name, kind, isSecret }): [string, unknown][] => {
     const text = body[inputOf(name)] ?? '';
-    if (text !== '') return [[name, parse(text, kind)]];
+    if (text !== '') return [[name, parseTyped(text, kind)]];
     return isSecret && body[removalOf(name)] === undefined ? [] : [[name, null]];
   });
   return Object.fromEntries(entries);
-}
-
-/** Text that is no such value is returned unchanged and fails validation. */
-function parse(text: string, kind: CustomSettingsService['fields'][number]['kind']): unknown {
-  if (kind === 'boolean') return { true: true, false: false }[text] ?? text;
-  const isNumber = kind === 'integer' || kind === 'number';
-  return isNumber && text.trim() !== '' && Number.isFinite(Number(text)) ? Number(text) : text;
 }
 
 /** @param rejected the submission that the page shows again, with the values kept except secret ones */

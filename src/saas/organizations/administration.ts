@@ -1,6 +1,12 @@
 import { type Static, Type } from 'typebox';
 import { isOrganizationId } from '../../core/http/identity.js';
-import { Nullable, Timestamp, toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
+import {
+  Nullable,
+  SubscriptionSummary,
+  Timestamp,
+  toTimestamp,
+  toTimestampOrNull,
+} from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
@@ -15,7 +21,7 @@ export const OperatedOrganization = Type.Object({
   state: Type.Enum(['active', 'deleting']),
   owners: Type.Integer({ description: 'The number of members who are owners.' }),
   billingEmail: Type.String(),
-  subscription: Type.Object({ status: Type.String(), plan: Type.String(), entitled: Type.Boolean() }),
+  subscription: SubscriptionSummary,
   granted: Nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Nullable(Timestamp) })),
 });
 export type OperatedOrganization = Static<typeof OperatedOrganization>;

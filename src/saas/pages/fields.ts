@@ -2,6 +2,7 @@ import { parseTyped } from '../../core/config/declared-values.js';
 import { type Localized, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
+import type { NewUserFields } from '../../core/http/user-metadata.js';
 import { AppError } from '../../core/kernel/errors.js';
 import type { FieldInput, UserFieldRules } from '../auth/users/fields.js';
 import type { PageContext } from './context.js';
@@ -25,15 +26,14 @@ export function createFieldForm(rules: UserFieldRules | undefined) {
     body: Object.fromEntries(inputs.map((input) => [inputName(input), OptionalTyped])),
 
     /** What was typed into a form; undefined without fields. A box that is not ticked is false. */
-    read(body: Values): { fields?: Values } {
+    read(body: Values): { fields?: NewUserFields } {
       const typedFor = (input: FieldInput): unknown => {
         const text = body[inputName(input)];
         if (input.kind === 'boolean') return text !== undefined;
         return typeof text === 'string' ? parseTyped(text, input.kind) : null;
       };
-      return inputs.length === 0
-        ? {}
-        : { fields: Object.fromEntries(inputs.map((input) => [input.name, typedFor(input)])) };
+      const typed = inputs.map((input) => [input.name, typedFor(input)]);
+      return inputs.length === 0 ? {} : { fields: Object.fromEntries(typed) };
     },
 
     /** What is wrong with fields; undefined if the error is about something else. */
@@ -48,10 +48,8 @@ export function createFieldForm(rules: UserFieldRules | undefined) {
       const [first] = wrong;
       return inputs.map((input) => {
         const name = inputName(input);
-        const value = values[input.name] ?? '';
-        const hasProblem = wrong.has(name);
         return {
-          ...viewOf(input, value, hasProblem),
+          ...viewOf(input, values[input.name] ?? '', wrong.has(name)),
           ...(name === first && { isFirst: true }),
         };
       });
@@ -118,7 +116,7 @@ export async function detailsPlugin(
     const { fields } = fieldForm.read(request.body as Values);
     pages.keepForm(request, pageOf(fields));
     try {
-      await changeProfile(identityOf(request).user.id, { fields: fields as never });
+      await changeProfile(identityOf(request).user.id, { fields });
     } catch (error) {
       const wrong = fieldForm.problemsIn(error);
       if (!wrong) throw error;

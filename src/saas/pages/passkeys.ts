@@ -1,7 +1,6 @@
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Email, matchesSchema, OptionalName } from '../../core/http/schemas.js';
-import type { NewUserFields } from '../../core/http/user-metadata.js';
 import type { PagesWith, Passkeys } from './context.js';
 import { PasskeyBody, ReturnQuery } from './schemas.js';
 import { type SignInPages, withReturn } from './sign-in-pages.js';
@@ -37,21 +36,12 @@ export async function passkeysPlugin(
         !matchesSchema(name, OptionalName)
       )
         return signUpForm.send(reply, { returnTo, email, name, ...given });
-      const { fieldForm } = signUpForm;
-      let begun: ReturnType<Passkeys['beginSignUp']>;
       try {
-        begun = passkeys.beginSignUp({
-          email,
-          ...(name && { name }),
-          ...(given as { fields?: NewUserFields }),
-        });
+        const begun = passkeys.beginSignUp({ email, ...(name && { name }), ...given });
+        return await pages.send(reply, creationPage(returnTo, email, begun));
       } catch (error) {
-        const wrongFields = fieldForm.problemsIn(error);
-        if (!wrongFields) throw error;
-        const rejected = { returnTo, email, name, ...given, wrongFields, wrong: {} };
-        return pages.send(reply.code(422), signUpForm.page(rejected));
+        return signUpForm.reject(reply, error, { returnTo, email, name, ...given });
       }
-      return pages.send(reply, creationPage(returnTo, email, begun));
     },
   );
 

@@ -3,7 +3,6 @@ import { type Localized, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Closed, Email, matchesSchema, OptionalName } from '../../core/http/schemas.js';
-import type { NewUserFields } from '../../core/http/user-metadata.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { passwordSentences } from '../../core/passwords/problems.js';
 import type { SignedIn } from '../auth/sign-in/sign-in.js';
@@ -47,9 +46,20 @@ export function createSignUpForm(context: PageContext, signInPages: SignInPages,
     },
   });
 
+  /** The form with why a registration was rejected. @throws the error if it has a page of its own */
+  const reject = async (reply: FastifyReply, error: unknown, state: FormState): Promise<FastifyReply> => {
+    if (!(error instanceof AppError)) throw error;
+    if (error.code === 'REGISTRATION_DISABLED') return pages.send(reply.code(403), closed(state.returnTo));
+    const wrongFields = fieldForm.problemsIn(error);
+    const rejected = wrongFields ? { wrongFields, wrong: {} } : rejectionOf(error);
+    if (!rejected) throw error;
+    return pages.send(reply.code(error.statusCode), page({ ...state, ...rejected }));
+  };
+
   return {
     page,
     fieldForm,
+    reject,
 
     /** The form with what is wrong, or the page that says that there are no new accounts. */
     async send(reply: FastifyReply, state: FormState): Promise<FastifyReply> {
@@ -73,12 +83,7 @@ export function createSignUpForm(context: PageContext, signInPages: SignInPages,
         const given = { returnTo, ...(email !== undefined && { email }) };
         return await signInPages.finish(request, reply, Promise.resolve(signedIn), given);
       } catch (error) {
-        if (!(error instanceof AppError)) throw error;
-        if (error.code === 'REGISTRATION_DISABLED') return pages.send(reply.code(403), closed(returnTo));
-        const wrongFields = fieldForm.problemsIn(error);
-        const rejected = wrongFields ? { wrongFields, wrong: {} } : rejectionOf(error);
-        if (!rejected) throw error;
-        return pages.send(reply.code(error.statusCode), page({ ...state, ...rejected }));
+        return reject(reply, error, state);
       }
     },
   };
@@ -114,7 +119,7 @@ export async function signUpPlugin(
       pages.keepForm(request, signUpForm.page(typed));
       const problem = problemOf({ email, name }) ?? passwordProblem(password, again);
       if (problem) return pages.send(reply.code(422), signUpForm.page({ ...typed, ...problem }));
-      const profile = { ...(name && { name }), ...(given as { fields?: NewUserFields }) };
+      const profile = { ...(name && { name }), ...given };
       const account = { email, password, ...profile, locale: messages.negotiate(request) };
       return signUpForm.finish(request, reply, accounts.register(account, requestSource(request)), typed);
     },

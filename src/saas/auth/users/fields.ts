@@ -58,16 +58,10 @@ export interface FieldInput {
   maximum: number | undefined;
 }
 
+const isWritable = (schema: TSchema): boolean => (schema as Described).readOnly !== true;
+
 function inputOf(name: string, schema: TSchema): FieldInput {
-  const {
-    title = name,
-    description,
-    readOnly = false,
-    maxLength,
-    minimum,
-    maximum,
-    ...rest
-  } = schema as Described;
+  const { title = name, description, maxLength, minimum, maximum, ...rest } = schema as Described;
   const kind = kindOf(schema) ?? 'text';
   return {
     name,
@@ -77,7 +71,7 @@ function inputOf(name: string, schema: TSchema): FieldInput {
     choices: choicesOf(schema) ?? [],
     // An empty box of a form is a value, except of a consent.
     isRequired: !IsOptional(schema) && (kind !== 'boolean' || rest.const === true),
-    isReadOnly: readOnly,
+    isReadOnly: !isWritable(schema),
     maxLength: kind === 'text' ? Math.min(maxLength ?? MAX_TEXT, MAX_TEXT) : undefined,
     minimum,
     maximum,
@@ -90,23 +84,21 @@ export type UserFieldRules = ReturnType<typeof createUserFields>;
 export function createUserFields(declared: UserFields) {
   const inputs = Object.entries(declared).map(([name, schema]) => inputOf(name, schema));
   const names = Object.keys(declared);
-  const schemaOf = (name: string) => (Object.hasOwn(declared, name) ? declared[name] : undefined);
-  const isRequired = (name: string) => !IsOptional(declared[name]);
-  const isReadOnly = (name: string) => (schemaOf(name) as Described | undefined)?.readOnly === true;
+  const schemas = new Map(Object.entries(declared));
 
   /** What is wrong with a value; undefined if nothing is. */
   const problemOf = (name: string, value: unknown, by: FieldWriter): string | undefined => {
-    const schema = schemaOf(name);
+    const schema = schemas.get(name);
     if (!schema) return `is not a field of users; the fields are: ${names.join(', ')}`;
-    if (by !== 'operator' && isReadOnly(name)) return 'can be changed by the operator only';
+    if (by !== 'operator' && !isWritable(schema)) return 'can be changed by the operator only';
     if (value !== null) return textProblem(value) ?? valueProblem(schema, value, MAX_TEXT);
-    return by !== 'operator' && isRequired(name) ? `is required: ${describeSchema(schema)}` : undefined;
+    return by !== 'operator' && !IsOptional(schema) ? `is required: ${describeSchema(schema)}` : undefined;
   };
 
   /** The declared values that fit their schemas: others stay stored, for the next version of the declaration. */
   const present = (stored: string | undefined): { fields: UserFieldValues } => {
     const values = Object.entries(valuesIn(stored)).filter(([name, value]) => {
-      const schema = schemaOf(name);
+      const schema = schemas.get(name);
       return schema !== undefined && valueProblem(schema, value, MAX_TEXT) === undefined;
     });
     return { fields: Object.fromEntries(values) as UserFieldValues };
@@ -130,7 +122,7 @@ export function createUserFields(declared: UserFields) {
       const given = Object.entries(patch ?? {}).flatMap(([name, value]): [string, unknown][] =>
         value === undefined ? [] : [[name, typeof value === 'string' ? value.trim() || null : value]],
       );
-      const missing = by === 'visitor' ? names.filter((name) => !isReadOnly(name) && isRequired(name)) : [];
+      const missing = by === 'visitor' ? names.filter((name) => !IsOptional(declared[name])) : [];
       // A given value takes precedence.
       const changed = new Map<string, unknown>([...missing.map((name) => [name, null] as const), ...given]);
       const problems = [...changed].flatMap(([name, value]) => {
@@ -188,7 +180,7 @@ function declarationProblem(name: string, schema: TSchema): string | undefined {
   const [unsupported] = UNSUPPORTED.filter((keyword) => keyword in schema);
   if (unsupported === 'format') return "has a 'format', which is not validated: use a 'pattern'.";
   if (unsupported !== undefined) return `has '${unsupported}', which has no effect: remove it.`;
-  if ((schema as Described).readOnly && !IsOptional(schema))
+  if (!isWritable(schema) && !IsOptional(schema))
     return 'is readOnly, so no form can give it: make it Type.Optional.';
   try {
     valueProblem(schema, '');
@@ -211,7 +203,6 @@ export function documentedFields(declared: UserFields | undefined): Record<strin
       ) as TProperties,
       { additionalProperties: false },
     );
-  const isWritable = (schema: TSchema) => (schema as Described).readOnly !== true;
   const orNull = (schema: TSchema) => Type.Optional(IsOptional(schema) ? Nullable(schema) : schema);
   return {
     UserFieldValues: pick(() => true, Type.Optional),
