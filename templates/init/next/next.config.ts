@@ -1,6 +1,6 @@
 import type { NextConfig } from 'next';
 
 export default {
-  // It reads files of its own folder.
-  serverExternalPackages: ['saas-backend'],
+  // The server reads files of its own folder. The client and the hooks are part of the bundle.
+  serverExternalPackages: ['saas-backend/next'],
 } satisfies NextConfig;

@@ -1,6 +1,6 @@
 import { headers } from 'next/headers';
 import { redirect } from 'next/navigation';
-import { createFetchHandler } from 'saas-backend';
+import { createFetchHandler } from 'saas-backend/next';
 import type { User } from 'saas-backend/client';
 import { backendOptions } from './backend';
 
