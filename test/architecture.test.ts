@@ -18,6 +18,7 @@ const ROOMS = {
   idp: ['core', 'shared'],
   saas: ['core', 'resource-server', 'server', 'shared'],
   index: ['core', 'idp', 'saas', 'server'],
+  next: ['index'],
   bin: ['core', 'idp', 'saas'],
 };
 
@@ -118,7 +119,7 @@ function levelOf(file: string): number {
   if (FOUNDATIONS.includes(part)) return FOUNDATIONS.indexOf(part);
   if (PRODUCTS.includes(part)) return DOMAIN + 1;
   if (part === 'src') return DOMAIN + 2;
-  return part === 'bin' ? DOMAIN + 3 : DOMAIN;
+  return part === 'bin' || part === 'src/next' ? DOMAIN + 3 : DOMAIN;
 }
 
 const local = sources.flatMap(({ file, imports, types }) =>

@@ -1,7 +1,7 @@
 import { headers } from 'next/headers';
 import { redirect } from 'next/navigation';
-import { createFetchHandler } from 'saas-backend/next';
 import type { User } from 'saas-backend/client';
+import { createFetchHandler } from 'saas-backend/next';
 import { backendOptions } from './backend';
 
 /** Serves the API, the pages of accounts and the admin area. It starts with the first request: a build needs no secrets. */
