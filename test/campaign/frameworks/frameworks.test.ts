@@ -15,26 +15,25 @@ import { blocksOf, readPage } from '../../package/documents/blocks.js';
 import { FRAMEWORKS, type Framework } from './table.js';
 
 /**
- * The applications of docs/frameworks.md, from its code blocks to the sign-out in a browser: built without secrets, and started as in
+ * The applications of docs/frameworks.md and docs/server-sessions.md, from their code blocks to the sign-out in a browser: built without secrets, and started as in
  * production, behind a proxy with TLS.
  */
 
-const PAGE = 'docs/frameworks.md';
 const archive = await pack(t);
 
 /** The text of a section. */
-const sectionOf = (heading: string): string =>
-  readPage(PAGE).split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
+const sectionOf = ({ page, heading }: Framework): string =>
+  readPage(page).split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
 
 /** The files of a section, by the path in the comment of their first lines. */
-function filesOf(heading: string): Record<string, string> {
-  const blocks = blocksOf(PAGE);
+function filesOf(framework: Framework): Record<string, string> {
+  const blocks = blocksOf(framework.page);
   const files: Record<string, string> = {};
-  for (const { text } of blocks.filter((block) => block.heading === heading)) {
+  for (const { text } of blocks.filter((block) => block.heading === framework.heading)) {
     const path = /^(?:---\n)?(?:\/\/|<!--) \.\/(\S+)/.exec(text)?.[1];
     if (path) files[path] = text;
   }
-  const backend = /The backend is\s+`\.\/(\S+)`/.exec(sectionOf(heading))?.[1];
+  const backend = /The backend is\s+`\.\/(\S+)`/.exec(sectionOf(framework))?.[1];
   if (backend) files[backend] = blocks.find((block) => block.heading === '')?.text ?? '';
   return files;
 }
@@ -59,12 +58,13 @@ function completed(files: Record<string, string>): Record<string, string> {
 }
 
 /** The application, built in a folder. */
-async function build(t: Test, { heading, packages, files, overrides }: Framework): Promise<string> {
+async function build(t: Test, framework: Framework): Promise<string> {
+  const { heading, packages, files, overrides } = framework;
   const cwd = temporaryFolder(t);
   const exact = Object.values(packages).filter((version) => /^\d/.test(version));
-  for (const version of exact) t.match(sectionOf(heading), version, `the page names ${version}`);
+  for (const version of exact) t.match(sectionOf(framework), version, `the page names ${version}`);
   const manifest = { private: true, type: 'module', dependencies: packages, overrides };
-  const all = { 'package.json': JSON.stringify(manifest), ...files, ...completed(filesOf(heading)) };
+  const all = { 'package.json': JSON.stringify(manifest), ...files, ...completed(filesOf(framework)) };
   for (const [path, text] of Object.entries(all)) {
     mkdirSync(dirname(join(cwd, path)), { recursive: true });
     writeFileSync(join(cwd, path), text);
@@ -129,7 +129,7 @@ await onChromium((browser) => {
       const context = await browser.newContext({ ignoreHTTPSErrors: true });
       t.teardown(() => context.close());
       const page = await context.newPage();
-      const { open, shows, isAskedToSignIn, signUp, signOut } = personAt(page, origin);
+      const { open, press, shows, isAskedToSignIn, signUp, signOut } = personAt(page, origin);
       try {
         await open('/dashboard');
         await isAskedToSignIn();
@@ -149,7 +149,12 @@ await onChromium((browser) => {
         const texts = await Promise.all(reads.map((read) => read.text()));
         const inDocument = framework.isRenderedInBrowser ? '<script' : email;
         t.ok(texts.every((text) => text.includes(inDocument)));
-        await page.reload();
+        await open('/dashboard');
+        if (framework.hasAction) {
+          await page.getByLabel('Name').fill('Ada');
+          await press('Save');
+          await shows('Welcome, Ada');
+        }
         await signOut();
         await open('/dashboard');
         await isAskedToSignIn();

@@ -1,6 +1,8 @@
-/** What an application needs beside the files of docs/frameworks.md. */
+/** What an application needs beside the files of the documentation. */
 export interface Framework {
-  /** Of the section of docs/frameworks.md. */
+  /** With the files. */
+  page: string;
+  /** Of the section. */
   heading: string;
   /** The page names the exact versions. */
   packages: Record<string, string>;
@@ -12,6 +14,8 @@ export interface Framework {
   files: Record<string, string>;
   /** The document has no address of the user. */
   isRenderedInBrowser?: true;
+  /** A form of the dashboard changes the name of the user. */
+  hasAction?: true;
 }
 
 const APP_HTML =
@@ -36,6 +40,25 @@ export default defineConfig({ plugins: [${plugin}] });
 
 export const FRAMEWORKS: Framework[] = [
   {
+    page: 'docs/server-sessions.md',
+    heading: 'Next.js',
+    packages: {
+      next: '16.4.6',
+      react: '^19.0.0',
+      'react-dom': '^19.0.0',
+      '@types/node': '^24.0.0',
+      '@types/react': '^19.0.0',
+      typescript: '^6.0.0',
+    },
+    build: ['next', 'build'],
+    start: ['node_modules/next/dist/bin/next', 'start'],
+    files: {
+      'tsconfig.json': JSON.stringify({ compilerOptions: { strict: true, paths: { '@/*': ['./*'] } } }),
+    },
+    hasAction: true,
+  },
+  {
+    page: 'docs/frameworks.md',
     heading: 'SvelteKit',
     packages: {
       '@sveltejs/kit': '3.2.0',
@@ -56,6 +79,7 @@ export const FRAMEWORKS: Framework[] = [
     },
   },
   {
+    page: 'docs/frameworks.md',
     heading: 'Astro',
     packages: { astro: '7.3.5', '@astrojs/node': '11.1.6' },
     build: ['astro', 'build'],
@@ -63,6 +87,7 @@ export const FRAMEWORKS: Framework[] = [
     files: {},
   },
   {
+    page: 'docs/frameworks.md',
     heading: 'React Router',
     packages: {
       'react-router': '8.4.0',
@@ -83,6 +108,7 @@ export const FRAMEWORKS: Framework[] = [
     },
   },
   {
+    page: 'docs/frameworks.md',
     heading: 'Nuxt',
     packages: { nuxt: '4.5.2', vite: '8.2.0' },
     overrides: { vite: '8.2.0' },
@@ -91,6 +117,7 @@ export const FRAMEWORKS: Framework[] = [
     files: { 'app/app.vue': '<template><NuxtPage /></template>\n' },
   },
   {
+    page: 'docs/frameworks.md',
     heading: 'Nest',
     packages: {
       '@nestjs/core': '12.5.1',
@@ -120,6 +147,7 @@ export const FRAMEWORKS: Framework[] = [
     },
   },
   {
+    page: 'docs/frameworks.md',
     heading: 'Vite and React',
     packages: {
       vite: '8.4.0',
