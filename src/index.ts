@@ -22,6 +22,7 @@ export type {
   SaasHooks,
   TokenSubject,
 } from './saas/auth/hooks.js';
+export type { PageRequest } from './saas/auth/sessions/browser-sessions.js';
 export type { OperatedSession } from './saas/auth/users/administration.js';
 export type { UserFields, UserFieldsOf } from './saas/auth/users/fields.js';
 export type { UserFilter, UserPage, UserPageQuery } from './saas/auth/users/user-lists.js';
@@ -32,6 +33,7 @@ export type { BillingApi, SaasDecorator, SettingsApi } from './saas/decorator.js
 export type { SaasEvents } from './saas/events.js';
 export { createFetchHandler, type FetchHandler, type FetchHandlerOptions } from './saas/fetch-handler.js';
 export type { SaasBackendOptions } from './saas/options.js';
+export type { VisitorSession } from './saas/organizations.js';
 export { saasBackend } from './saas/plugin.js';
 export {
   type CreateServerOptions,

@@ -47,7 +47,8 @@ export type ConnectGuard = (
 ) => void;
 
 /** Guards for applications that do not use Fastify. The first call starts the backend if necessary. */
-export interface ConnectGuards extends Pick<SaasDecorator, 'entitles' | 'hasFeature' | 'limits' | 'usage'> {
+export interface ConnectGuards
+  extends Pick<SaasDecorator, 'getSession' | 'entitles' | 'hasFeature' | 'limits' | 'usage'> {
   /** Sets `request.saas` to the signed-in user and session, or responds with 401. */
   readonly requireUser: ConnectGuard;
   /**
@@ -168,6 +169,10 @@ export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuar
     requirePermission(permission) {
       roles().requirePermission(permission);
       return createGuard((saas) => saas.requirePermission(permission));
+    },
+    async getSession(request) {
+      publicUrl.observePort(request.socket?.localPort);
+      return (await ready()).getSession(request);
     },
     authenticate: async (headers: RequestHeaders) => (await ready()).authenticate(headers),
     entitles: async (userId, plan) => (await ready()).entitles(userId, plan),

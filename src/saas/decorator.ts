@@ -1,6 +1,7 @@
 import { authorizationIn, type RequestHeaders } from '../core/http/authorization.js';
 import type { Identity, OrganizationIdentity, RequestIdentity } from '../core/http/identity.js';
 import type { Listeners } from '../core/ops/events.js';
+import type { PageRequest } from './auth/sessions/browser-sessions.js';
 import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
 import type { SaasBase } from './base.js';
 import type { OpenedCheckout } from './billing/checkout/open-checkouts.js';
@@ -22,7 +23,7 @@ import {
 import type { SaasModules } from './modules.js';
 import type { OrganizationApi } from './organizations/host-api.js';
 import { knownRoles } from './organizations/roles.js';
-import { createOrganizationGuards } from './organizations.js';
+import { createDescribeSession, createOrganizationGuards, type VisitorSession } from './organizations.js';
 import type { CustomSettings, CustomSettingsValues } from './settings/definitions.js';
 import { createUserApi, type UserApi } from './user-api.js';
 
@@ -63,6 +64,11 @@ export interface SaasDecorator {
    * @throws AppError with `statusCode`, `code` and `headers`: UNAUTHENTICATED, TOKEN_EXPIRED
    */
   readonly authenticate: (headers: RequestHeaders) => Promise<Identity>;
+  /**
+   * Who is signed in, for pages that the server renders: by the cookie of the session, or by an access token; null for a visitor, and for
+   * a form that a page of another site has sent. The request is that of Fastify, Express or `node:http`. Reading ends no session.
+   */
+  readonly getSession: (request: PageRequest) => Promise<VisitorSession | null>;
   /**
    * Whether the user has access to features that need a subscription, to `plan` if given. False for unknown users; rejects
    * only when the store is unavailable. Does not consider suspensions, which `requireUser` rejects.
@@ -180,6 +186,7 @@ export function createDecorator(
   const { subscription, plans } = billing;
   const hasSecondFactors = secondFactors !== undefined || passkeys !== undefined;
   const ofMembers = organizations ? createOrganizationGuards(requireOwner, organizations) : NO_ORGANIZATIONS;
+  const describeSession = createDescribeSession(organizations, subscription.features);
   const admitOwner = createAdmitOwner(requireUser, ofMembers.requireMember);
   return Object.freeze({
     requireUser,
@@ -187,6 +194,10 @@ export function createDecorator(
     ...createEntitlementGuards(admitOwner, subscription, plans),
     requireRecentAuth: createRecentAuthGuards(requirePerson, { hasSecondFactors, clock: context.clock }),
     ...ofMembers,
+    getSession: async (request: PageRequest) => {
+      const found = await auth.visitorOf(request);
+      return found && describeSession(found);
+    },
     authenticate: async (headers: RequestHeaders) => auth.service.authenticate(authorizationIn(headers)),
     entitles: subscription.entitles,
     hasFeature: subscription.hasFeature,

@@ -1,10 +1,9 @@
 import { withLeadingSlash } from '../core/config/public-url.js';
-import type { OrganizationIdentity, RequestIdentity } from '../core/http/identity.js';
-import { toTimestamp } from '../core/http/schemas.js';
+import type { Identity, OrganizationIdentity, RequestIdentity } from '../core/http/identity.js';
+import { type Session, toTimestamp, type User } from '../core/http/schemas.js';
 import { allOf } from '../core/storage/pages.js';
 import type { EmailModule } from '../shared/email/module.js';
 import type { AuthModule, UsersModule } from './auth/module.js';
-import type { ActiveOrganization } from './auth/plugin.js';
 import { userNotFound } from './auth/users/users.js';
 import type { SaasBase } from './base.js';
 import type { BillingModule } from './billing/module.js';
@@ -153,17 +152,35 @@ async function namedMember(
   return member;
 }
 
-/** The organization that is active in a session, while the user is a member of it. */
-export const createActiveOrganization = (
+/** Who is signed in, with the organization that is active in the session. */
+export interface VisitorSession {
+  /** The user, with the plan, the roles and the metadata. */
+  user: User;
+  /** When and how the user has signed in. */
+  session: Session;
+  /** The organization that is active in the session, while the user is a member of it; null for none. */
+  organization: OwnOrganization | null;
+  /** Of the plans of the active organization, or else of the user. */
+  features: string[];
+}
+
+/** @param featuresOf the features of the plans that a user or an organization has */
+export function createDescribeSession(
   organizations: OrganizationsModule | undefined,
-): ActiveOrganization => ({
-  schema: OwnOrganization,
-  async of({ user, session: { organizationId } }) {
+  featuresOf: (ownerId: string) => Promise<readonly string[]>,
+) {
+  const activeIn = async ({ user, session: { organizationId } }: Identity) => {
     if (!organizations || organizationId === undefined) return null;
     const member = await organizations.access.find(organizationId, user.id);
-    return member && organizations.access.view(member);
-  },
-});
+    return member ? organizations.access.view(member) : null;
+  };
+  const describe = async ({ user, session }: Identity): Promise<VisitorSession> => {
+    const organization = await activeIn({ user, session });
+    const features = [...(await featuresOf(organization?.id ?? user.id))];
+    return { user, session, organization, features };
+  };
+  return Object.assign(describe, { schema: OwnOrganization });
+}
 
 /** Creates `requireMember` and `requirePermission`. */
 export function createOrganizationGuards(

@@ -21,7 +21,7 @@ import type { SaasDecorator } from './decorator.js';
 import { refuseImpersonator, type UserGuard } from './guards.js';
 import type { SaasModules } from './modules.js';
 import type { ResolvedSaas } from './options.js';
-import { createActiveOrganization, createOwnerOf } from './organizations.js';
+import { createDescribeSession, createOwnerOf } from './organizations.js';
 import { profilePlugin } from './profile/plugin.js';
 
 /** Those that have routes. */
@@ -109,9 +109,8 @@ async function openApi(base: SaasBase, { modules, rules }: SaasRoutesOptions): P
     settings.enforceMaintenance(api);
     await registerCors(api, values.corsOrigin ?? [], async (open) => {
       auth.useSessionCookies(open);
-      const activeOrganization = createActiveOrganization(organizations);
-      const featuresOf = billing.subscription.features;
-      await open.register((routes) => auth.plugin(routes, { activeOrganization, featuresOf }));
+      const describeSession = createDescribeSession(organizations, billing.subscription.features);
+      await open.register((routes) => auth.plugin(routes, { describeSession }));
       if (loginProviders) await open.register(loginProviders.plugin);
       if (passkeys) await open.register(passkeys.plugin);
       if (agents) await open.register(agents.plugin);

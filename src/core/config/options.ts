@@ -272,13 +272,18 @@ function sharesAThird(name: string, other: string): boolean {
 function strayVariables(
   env: Record<string, string | undefined>,
   schemas: readonly TObject[],
-  { program, prefix }: Pick<Source, 'program' | 'prefix'>,
+  { program, prefix, given }: Pick<Source, 'program' | 'prefix' | 'given'>,
 ): [problem: string, remedy: string][] {
-  const annotations = schemas.flatMap((schema) => optionsIn(schema).map(([, { option }]) => option));
+  const options = schemas.flatMap(optionsIn);
+  const annotations = options.map(([, { option }]) => option);
   const names = annotations.flatMap(({ env: name, fallbackEnv }) => [name, fallbackEnv ?? name]);
   const files = annotations.filter(isFromFile).map(({ env: name }) => `${name}_FILE`);
   const known = new Set([...names, ...files]);
-  const unset = [...known].filter((name) => name.length >= MIN_MISSPELT && !env[name]);
+  // What code has set is missed by nobody: a name like it is one of the application.
+  const inCode = options.filter(([key]) => given[key] !== undefined).map(([, { option }]) => option.env);
+  const unset = [...known].filter(
+    (name) => name.length >= MIN_MISSPELT && !env[name] && !inCode.includes(name),
+  );
   return Object.keys(env)
     .filter((name) => env[name] && !known.has(name))
     .flatMap((name): [string, string][] => {

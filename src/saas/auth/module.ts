@@ -19,7 +19,7 @@ import type { AuthConfiguration } from './schemas.js';
 import { type AuthServiceOptions, createAuthService } from './service.js';
 import { jwksPlugin } from './sessions/access-keys.js';
 import { activityCollection, createActivity } from './sessions/activity.js';
-import { createBrowserSessions, createSessionCookie } from './sessions/browser-sessions.js';
+import { createBrowserSessions, createSessionCookie, type PageRequest } from './sessions/browser-sessions.js';
 import type { registerSessionTokenKinds } from './sessions/jwt.js';
 import { createSessionTokens } from './sessions/tokens.js';
 import { type PresentUser, type ProfileMark, sessionCollection, toUserView, type Users } from './store.js';
@@ -177,10 +177,12 @@ export function createAuthModule(context: ModuleContext<ListedAudit>, options: A
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
     /** Lets clients keep refresh tokens in cookies, on the routes that are registered after this. */
     useSessionCookies: browserSessions.keepRefreshTokens,
-    async plugin(
-      fastify: FastifyTypebox,
-      connected: Pick<AuthPluginOptions, 'activeOrganization' | 'featuresOf'>,
-    ) {
+    /** Who has sent a request to a page of the application: by the access token, or else by the cookie. */
+    visitorOf: ({ method, headers }: PageRequest) =>
+      headers.authorization === undefined
+        ? browserSessions.ofPage({ method, headers })
+        : service.readSession({ authorization: headers.authorization, cookie: undefined }),
+    async plugin(fastify: FastifyTypebox, connected: Pick<AuthPluginOptions, 'describeSession'>) {
       const home = publicUrl.get;
       await authPlugin(fastify, {
         ...{ auth: service, sendExport, pages, messages, secondFactors, home },

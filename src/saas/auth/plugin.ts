@@ -3,7 +3,7 @@ import type { TObject } from 'typebox';
 import { type Identity, personOf } from '../../core/http/identity.js';
 import type { Messages } from '../../core/http/messages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
-import { Acknowledgement, ok } from '../../core/http/schemas.js';
+import { Acknowledgement, ok, type Session, type User } from '../../core/http/schemas.js';
 import { rejectUnknownFields } from '../../core/http/unknown-fields.js';
 import { SECOND } from '../../core/kernel/clock.js';
 import type { SecondFactors } from './dependencies.js';
@@ -48,17 +48,23 @@ export interface AuthPluginOptions extends LinkPagesOptions {
   secondFactors?: SecondFactors | undefined;
   /** The token in the session cookie of a request that asks for its use. @throws ORIGIN_NOT_ALLOWED, VALIDATION_ERROR */
   cookieIn(request: FastifyRequest): string | undefined;
-  activeOrganization: ActiveOrganization;
+  describeSession: DescribeSession;
   /** Whether the host has declared fields of users. */
   hasUserFields: boolean;
-  /** The features of the plans that a user or an organization has. */
-  featuresOf(ownerId: string): Promise<readonly string[]>;
 }
 
-/** The organization that is active in a session, as far as the user is a member of it. */
-export interface ActiveOrganization {
+/** A session with the organization that is active in it, as far as the user is a member of it, and the features of the plans. */
+export interface DescribeSession {
+  (
+    identity: Identity,
+  ): Promise<{
+    user: User;
+    session: Session;
+    organization: Record<string, unknown> | null;
+    features: string[];
+  }>;
+  /** Of the organization. */
   schema: TObject;
-  of(identity: Identity): Promise<({ id: string } & Record<string, unknown>) | null>;
 }
 
 /** The routes of accounts: sessions, mailed links, account management and the export. */
@@ -112,17 +118,14 @@ async function sessionRoutes(fastify: FastifyTypebox, options: AuthPluginOptions
     async (request) => ok(await auth.refresh(request.body.refreshToken, requestSource(request))),
   );
 
-  const { cookieIn, activeOrganization, featuresOf } = options;
+  const { cookieIn, describeSession } = options;
   fastify.get(
     '/auth/session',
-    { ...duringMaintenance, schema: { response: { 200: sessionAnswer(activeOrganization.schema) } } },
+    { ...duringMaintenance, schema: { response: { 200: sessionAnswer(describeSession.schema) } } },
     async (request) => {
       const cookie = cookieIn(request);
       const found = await auth.readSession({ authorization: request.headers.authorization, cookie });
-      if (!found) return ok({ session: null });
-      const organization = await activeOrganization.of(found);
-      const features = [...(await featuresOf(organization?.id ?? found.user.id))];
-      return ok({ session: { ...found, organization, features } });
+      return ok({ session: found && (await describeSession(found)) });
     },
   );
 

@@ -217,6 +217,8 @@ t.test('a variable that looks like one of the program is named, and others are n
   t.equal(warned(resolveSaas({ env }, false)).length, 5);
   const set = { ...env, DATABASE_URI: 'sqlite::memory:' };
   t.notMatch(warned(resolveSaas({ env: set }, false)).join(), 'DATABASE_URL', 'of another program');
+  for (const inCode of [{ databaseUri: 'sqlite::memory:' }, { pg: { pool: { connect() {} } } }])
+    t.notMatch(warned(resolveSaas({ env, ...inCode }, false)).join(), 'DATABASE_URL', 'of the application');
   const other = { IDP_DISABLE_SIGN_UP: '1', IDP_SIGNUP: '0', IDP_HOST: 'x', PUBLIC_URI: 'x' };
   const found = warned(resolveIdp({ env: other }, false));
   t.match(found, [/^IDP_DISABLE_SIGN_UP .* 'IDP_DISABLE_SIGNUP'\?$/, /^IDP_SIGNUP .* variable of idp\.$/]);

@@ -282,6 +282,7 @@ t.test('the commands about a user work as printed beside a running saas-backend'
   writeFileSync(join(cwd, 'users.ndjson'), '{"email":"grace@example.com","name":"Grace"}\n');
   t.match(await pasted(commandsIn('docs/migrate-better-auth.md')), /1/);
   t.match(await pasted(commandsIn('docs/migrate-supabase.md')), /1/);
+  t.match(await pasted(commandsIn('docs/existing-users.md')), /1/);
 });
 
 t.test('the commands of docs/backup.md copy and restore a database', async (t) => {

@@ -61,6 +61,7 @@ const NAMES: Record<string, Record<string, string>> = {
     demandLogin: "import('fastify').onRequestAsyncHookHandler & ((request: object) => Promise<void>)",
     listNotes: '() => Promise<string[]>',
     notesOf: '(userId: string) => string[]',
+    dashboardOf: '(user: { email: string }) => string',
     ...{ reports: '() => string[]', everything: '() => string[]' },
   },
   'docs/factors.md': {

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import type {
   FastifyReply,
   FastifyRequest,
@@ -47,6 +48,11 @@ export interface BrowserSessionOptions {
   readSession: SessionService['readSession'];
   backgroundTasks: BackgroundTasks;
 }
+
+/** The part of a request that says who has sent it, of Fastify, Express or `node:http`. */
+export type PageRequest = Pick<IncomingMessage, 'method' | 'headers'> & {
+  socket?: { localPort?: number | undefined };
+};
 
 export type BrowserSessions = ReturnType<typeof createBrowserSessions>;
 
@@ -112,7 +118,7 @@ export function createBrowserSessions(options: BrowserSessionOptions) {
     },
 
     /** The session of the browser that opens a page of ours or sends its form; null also for the form of another origin. */
-    async ofPage(request: FastifyRequest): Promise<Identity | null> {
+    async ofPage(request: PageRequest): Promise<Identity | null> {
       // Mail programs on the web lead here from another site.
       const isOwn = request.method === 'GET' || isTrustedOrigin(request.headers, origins());
       return readSession({ authorization: undefined, cookie: isOwn ? cookie.read(request) : undefined });
