@@ -25,7 +25,7 @@ export interface SaasProviderProps {
   children?: ReactNode;
 }
 
-/** `loading` until it is known whether somebody is signed in. */
+/** `loading` until it is known whether the user is signed in. */
 export type Status = 'loading' | 'signed-in' | 'signed-out';
 
 /** The members of a session that a hook returns: all of them, or null for a visitor and until they are known. */
@@ -43,7 +43,7 @@ export interface Reloading {
 
 /** What a user may do by the plan. */
 export interface PlanState {
-  /** Whether somebody is signed in. */
+  /** Whether the user is signed in. */
   status: Status;
   /** Of the active organization, or else of the user; null for a visitor. */
   plan: string | null;
@@ -55,7 +55,7 @@ export interface PlanState {
 
 /** What is left of a limit. */
 export interface LimitState extends Reloading {
-  /** Whether somebody is signed in, and the use is known. */
+  /** Whether the user is signed in, and the use is known. */
   status: Status;
   /** Null for a visitor, and if no plan has this limit. `left` is null if there is no end. */
   limit: QuotaView | null;

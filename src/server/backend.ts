@@ -24,7 +24,7 @@ export interface VisitorSessions {
    * read never ends a session. Rejects with `SaasError` if the backend does not answer.
    */
   getSession(visit: Visit, info?: VisitInfo): Promise<ActiveSession | null>;
-  /** An access token of the visitor, for routes that require one; null if nobody is signed in. Never send it to the browser. */
+  /** An access token of the visitor, for routes that require one; null for a visitor who is not signed in. Never send it to the browser. */
   getAccessToken(visit: Visit, info?: VisitInfo): Promise<string | null>;
   /**
    * A client that acts as the visitor. Create one for each request. A sign-in or sign-out with it sets cookies, which it appends as

@@ -621,6 +621,23 @@ t.test('outside of browsers, each request that changes something says that it is
   t.strictSame(seen, ['GET null', 'DELETE application/json']);
 });
 
+t.test('the exchange of a refresh token in a cookie outlives the page', async (t) => {
+  const seen: unknown[] = [];
+  const client = createClient({
+    baseUrl: 'https://app.example.test/api',
+    storage: 'cookie',
+    async fetch(url, { keepalive }) {
+      seen.push([new URL(url).pathname, keepalive]);
+      return Response.json({ success: true, data: { accessToken: 'a.e30.c', expiresIn: 60 } });
+    },
+  });
+  await client.user.getProfile();
+  t.strictSame(seen, [
+    ['/api/auth/refresh', true],
+    ['/api/user/profile', undefined],
+  ]);
+});
+
 t.test('the types of the client alone compile in a page, without those of Node.js', async (t) => {
   const folder = temporaryFolder(t);
   const { version, exports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));

@@ -12,6 +12,16 @@ export default [
     tests: [['client/client', 'a request of one user is not repeated for another']],
   },
   {
+    name: 'a request without a body does not say that it is JSON', file: 'client/client.ts', in: 'createClient',
+    replace: "(here === undefined && method !== 'GET')", by: 'false',
+    tests: [['client/client', 'outside of browsers, each request that changes something says that it is JSON']],
+  },
+  {
+    name: 'the cookie of a refresh is lost with the page', file: 'client/client.ts', in: 'createClient',
+    replace: "path === '/auth/refresh' && { keepalive", by: "path === '' && { keepalive",
+    tests: [['client/client', 'the exchange of a refresh token in a cookie outlives the page']],
+  },
+  {
     name: 'the token goes to any origin', file: 'client/client.ts', in: 'createClient',
     replace: '!origins.includes(url.origin)', by: 'false',
     tests: [['client/client', 'the token goes to other origins only if they are named']],
