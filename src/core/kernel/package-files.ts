@@ -25,3 +25,15 @@ function packageFolder(): string {
     );
   }
 }
+
+/**
+ * Nothing calls it: tools that copy only the files that an application needs (@vercel/nft, in Nitro and Next.js) find these folders by
+ * such expressions.
+ */
+export function tracedFolders(): string[] {
+  return [
+    join(import.meta.dirname, '../../../../templates'),
+    join(import.meta.dirname, '../../../../lists'),
+    join(import.meta.dirname, '../../../../docs/openapi'),
+  ];
+}
