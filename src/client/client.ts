@@ -69,6 +69,8 @@ export interface SaasClient extends ClientMethods {
   readonly passkeys: PasskeyMethods;
   /** Who is signed in; null for a visitor, who causes no request. Calls at the same time share one request. */
   getSession(): Promise<ActiveSession | null>;
+  /** Tells the client for which session a server has rendered the page, so that it notices the end of this one. */
+  assumeSession(session: Pick<ActiveSession, 'session'> | null): void;
   /**
    * An access token that is valid for the next request, for WebSockets and other libraries that send it themselves. Null for a
    * visitor. Ask again for each connection.
@@ -222,6 +224,8 @@ export function createClient(options: ClientOptions): SaasClient {
     });
     return asking;
   };
+  client.assumeSession = (rendered: Pick<ActiveSession, 'session'> | null) =>
+    session.assume(rendered && rendered.session.id);
   client.getAccessToken = async () => {
     if (hasCookie && !mayHaveCookie(base.hostname)) return null;
     return (await session.current())?.accessToken ?? null;

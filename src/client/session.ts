@@ -36,6 +36,8 @@ export interface Session {
   /** Logs out at the server. */
   logout(scope: LogoutScope): Promise<void>;
   end(reason: SessionEnd['reason']): Promise<void>;
+  /** The session that a server has rendered the page for. */
+  assume(id: string | null): void;
 }
 
 export interface SessionOptions {
@@ -210,6 +212,10 @@ export function createSession({ key, store, hasCookie, isShared, send, onChange 
       }),
 
     end: (reason) => tabs.exclusive(() => drop({ reason })),
+
+    assume(id) {
+      known = id;
+    },
   };
   return session;
 }

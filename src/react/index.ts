@@ -94,7 +94,9 @@ export function SaasProvider({ client, session, children }: SaasProviderProps): 
   const [state] = useState(() => createState(client, session));
   useEffect(() => state.client.onChange(() => void state.replace()), [state]);
   useEffect(() => {
-    if (session !== undefined) state.session.set(session);
+    if (session === undefined) return;
+    state.session.set(session);
+    state.client.assumeSession(session);
   }, [state, session]);
   return createElement(Context.Provider, { value: state }, children);
 }

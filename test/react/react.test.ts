@@ -74,7 +74,6 @@ await onChromium((browser) => {
     const context = await browser.newContext();
     t.teardown(() => context.close());
     const script = await scriptOf(here('./page.js'));
-    const reader = createClient(backend);
     let given: ActiveSession | null | undefined = null;
     await context.route(`${backend.origin}/app`, (route) => {
       const content = renderToString(createElement(App, { client: silent(), session: given }));
@@ -105,8 +104,13 @@ await onChromium((browser) => {
     for (const page of [one, two])
       await shows(page, 'signed-in ada@example.test free false - personal signed-in 3 left');
 
-    await reader.auth.login(CREDENTIALS);
-    given = (await reader.getSession()) ?? null;
+    /** As a server reads it, with the cookie of the browser. */
+    const read = (): Promise<ActiveSession> =>
+      one.evaluate(async () => {
+        const answer = await fetch('/api/auth/session', { headers: { 'session-mode': 'cookie' } });
+        return ((await answer.json()) as { data: { session: ActiveSession } }).data.session;
+      });
+    given = await read();
     const count = backend.requests.length;
     const [three, five] = [await open(), await open()];
     await shows(three, 'signed-in ada@example.test free false - personal signed-in 3 left');
@@ -136,6 +140,13 @@ await onChromium((browser) => {
     await context.unroute('**/auth/session');
     await press(four, 'Reload');
     await shows(four, 'signed-in ada@example.test');
+
+    given = await read();
+    const six = await open();
+    await shows(six, 'signed-in ada@example.test');
+    await context.clearCookies();
+    await press(six, 'Organize');
+    await shows(six, 'signed-out nobody');
   });
 });
 
