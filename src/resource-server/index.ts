@@ -3,6 +3,14 @@ export type { ReplayCache } from '../core/http/dpop.js';
 export type { AccessToken } from './access-token.js';
 export { ResourceError, type ResourceErrorCode } from './errors.js';
 export type { TrustedIssuer } from './issuer.js';
+export {
+  type ExpressApplication,
+  type ExpressHandler,
+  type ExpressRequest,
+  type McpCall,
+  type ProtectMcpOptions,
+  protectMcp,
+} from './mcp.js';
 export type { ResourceMetadata } from './metadata.js';
 export { type ProtectedResourceDecorator, type ProtectResourceOptions, protectResource } from './plugin.js';
 export {

@@ -49,4 +49,10 @@ export function metadataOf(
   };
 }
 
+/** Clients in pages of any origin read the metadata before they sign in, and keep them for five minutes. */
+export const METADATA_HEADERS = {
+  'access-control-allow-origin': '*',
+  'cache-control': 'public, max-age=300',
+} as const;
+
 export const metadataUrl = (resource: string): string => new URL(resource).origin + metadataPath(resource);

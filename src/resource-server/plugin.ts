@@ -1,7 +1,9 @@
+import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestAsyncHookHandler } from 'fastify';
 import fp from 'fastify-plugin';
 import type { AccessToken } from './access-token.js';
 import { ResourceError } from './errors.js';
+import { METADATA_HEADERS } from './metadata.js';
 import {
   createResourceServer,
   type ProtectedRequest,
@@ -37,9 +39,6 @@ export interface ProtectResourceOptions extends ResourceServerOptions {
   urlOf?(request: FastifyRequest): string;
 }
 
-/** How long preflight requests and clients may keep the metadata. */
-const METADATA_SECONDS = 300;
-
 /**
  * Makes an application a protected resource of an identity provider: it verifies access tokens, answers with the
  * challenges of RFC 6750, 9449 and 9470, and serves its metadata (RFC 9728). Register it at the root of the host.
@@ -61,7 +60,7 @@ export const protectResource = fp(
         const demands = typeof asked === 'function' ? asked(request) : asked;
         try {
           if (request.accessToken) server.require(request.accessToken, demands ?? {});
-          else request.accessToken = await server.verify(readRequest(request, urlOf), demands);
+          else request.accessToken = await server.verify(readRequest(request.raw, urlOf(request)), demands);
         } catch (error) {
           if (!(error instanceof ResourceError)) throw error;
           return refuse(reply, error);
@@ -69,24 +68,21 @@ export const protectResource = fp(
       },
     } satisfies ProtectedResourceDecorator);
 
-    fastify.get(server.metadataPath, async (_request, reply) => {
-      // Clients in pages of any origin read it before they sign in.
-      reply.header('access-control-allow-origin', '*');
-      reply.header('cache-control', `public, max-age=${METADATA_SECONDS}`);
-      return server.metadata;
-    });
+    fastify.get(server.metadataPath, async (_, reply) =>
+      reply.headers(METADATA_HEADERS).send(server.metadata),
+    );
     fastify.addHook('onClose', async () => server.close());
   },
   { fastify: '5.x', name: 'protect-resource' },
 );
 
-function readRequest(request: FastifyRequest, urlOf: (request: FastifyRequest) => string): ProtectedRequest {
-  const { rawHeaders } = request.raw;
+/** @param url as the client has called it */
+export function readRequest({ method = '', rawHeaders }: IncomingMessage, url: string): ProtectedRequest {
   // In `headers`, Node joins or drops repeated ones, which would hide a second proof.
   const linesOf = (name: string) =>
     rawHeaders.filter((_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === name);
   const [authorization, dpop] = [linesOf('authorization'), linesOf('dpop')];
-  return { method: request.method, url: urlOf(request), authorization, dpop };
+  return { method, url, authorization, dpop };
 }
 
 function refuse(reply: FastifyReply, error: ResourceError): FastifyReply {

@@ -1,4 +1,7 @@
+import type { TokenIdentity } from '../core/http/identity.js';
 import type { ModuleContext } from '../core/server/module-context.js';
+import type { AccessToken } from '../resource-server/access-token.js';
+import type { ResourceServerOptions } from '../resource-server/service.js';
 import { configuredAgents } from './agents/schemas.js';
 import { contributeAgentLinks } from './agents/store.js';
 import type { SaasBase } from './base.js';
@@ -11,6 +14,16 @@ export const OWN_SCOPES = ['profile:read', 'billing:read', 'billing:write'] as c
 
 /** What agents need beside the API of people. */
 export type SaasAgents = NonNullable<Awaited<ReturnType<typeof openAgents>>>;
+
+/** Options of `protectMcp` and `createResourceServer` for further addresses that accept the agents of users. */
+export interface AgentTokens
+  extends Required<Pick<ResourceServerOptions, 'issuer' | 'clock' | 'replayCache' | 'onFailure'>> {
+  /**
+   * The person of a verified token, as in `request.saas`.
+   * @throws AppError ACCOUNT_NOT_CONNECTED, ACCOUNT_SUSPENDED, RATE_LIMITED
+   */
+  identify(token: AccessToken, ip: string): Promise<TokenIdentity>;
+}
 
 export interface AgentOptions {
   findUser: FindActiveUser;
@@ -40,13 +53,8 @@ export async function openAgents(
     return null;
   };
   const singleUse = createProofMemory(context);
-  const server = createResourceServer({
-    issuer,
-    resource,
-    clock,
-    replayCache: singleUse,
-    onFailure: onUnreachable,
-  });
+  const trust = { issuer, clock, replayCache: singleUse, onFailure: onUnreachable };
+  const server = createResourceServer({ ...trust, resource });
   fastify.addHook('onClose', async () => server.close());
   const { access, accounts, plugin } = createAgentsModule(context, {
     issuer,
@@ -77,6 +85,7 @@ export async function openAgents(
       scopes_supported: [...new Set([...OWN_SCOPES, ...agentScopes])],
     }),
     access,
+    tokens: Object.freeze({ ...trust, identify: access.identify }) satisfies AgentTokens,
     /** Of the addresses for which agents prove that they have their key. */
     origin: new URL(resource).origin,
   };

@@ -49,6 +49,8 @@ export type ConnectGuard = (
 /** Guards for applications that do not use Fastify. The first call starts the backend if necessary. */
 export interface ConnectGuards
   extends Pick<SaasDecorator, 'getSession' | 'entitles' | 'hasFeature' | 'limits' | 'usage'> {
+  /** As `fastify.saas.agentTokens`, for `protectMcp`. @throws Error without AGENT_ISSUER */
+  readonly agentTokens: () => Promise<ReturnType<SaasDecorator['agentTokens']>>;
   /** Sets `request.saas` to the signed-in user and session, or responds with 401. */
   readonly requireUser: ConnectGuard;
   /**
@@ -174,6 +176,7 @@ export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuar
       publicUrl.observePort(request.socket?.localPort);
       return (await ready()).getSession(request);
     },
+    agentTokens: async () => (await ready()).agentTokens(),
     authenticate: async (headers: RequestHeaders) => (await ready()).authenticate(headers),
     entitles: async (userId, plan) => (await ready()).entitles(userId, plan),
     hasFeature: async (userId, feature) => (await ready()).hasFeature(userId, feature),

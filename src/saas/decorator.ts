@@ -1,6 +1,7 @@
 import { authorizationIn, type RequestHeaders } from '../core/http/authorization.js';
 import type { Identity, OrganizationIdentity, RequestIdentity } from '../core/http/identity.js';
 import type { Listeners } from '../core/ops/events.js';
+import type { AgentTokens } from './agents.js';
 import type { PageRequest } from './auth/sessions/browser-sessions.js';
 import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
 import type { SaasBase } from './base.js';
@@ -94,6 +95,12 @@ export interface SaasDecorator {
    * @throws Error at once if no role has it
    */
   readonly requirePermission: (permission: string) => UserGuard;
+  /**
+   * For an MCP endpoint of the application: `protectMcp(fastify, { ...fastify.saas.agentTokens(), resource, … })` admits the agents of
+   * users, and `saas.user` is the person.
+   * @throws Error without AGENT_ISSUER
+   */
+  readonly agentTokens: () => AgentTokens;
   /** Management of organizations; absent without the option `organizations`. */
   readonly organizations?: Readonly<OrganizationApi>;
   /** Management of users. */
@@ -180,7 +187,7 @@ declare module 'fastify' {
 
 export function createDecorator(
   { context }: SaasBase,
-  { users, auth, billing, settings, organizations, events, secondFactors, passkeys }: SaasModules,
+  { users, auth, agents, billing, settings, organizations, events, secondFactors, passkeys }: SaasModules,
   { requireOwner, requireUser, requirePerson }: CallerGuards,
 ): SaasDecorator {
   const { subscription, plans } = billing;
@@ -202,6 +209,10 @@ export function createDecorator(
     entitles: subscription.entitles,
     hasFeature: subscription.hasFeature,
     limits: subscription.limits,
+    agentTokens() {
+      if (agents) return agents.tokens;
+      throw new Error('agentTokens() needs AGENT_ISSUER, AGENT_RESOURCE and AGENT_CLIENT_ID.');
+    },
     ...(organizations && { organizations: Object.freeze(organizations.api) }),
     users: createUserApi({ users, auth, grants: billing.grants }),
     billing: Object.freeze({

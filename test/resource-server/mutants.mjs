@@ -46,4 +46,19 @@ export default [
     replace: "typ === 'JWT' && !/^jwt$/i", by: 'false && !/^jwt$/i',
     tests: [['resource-server/resource-server', 'access tokens of other issuers are accepted by their rules']],
   },
+  {
+    name: 'tools without their scopes', file: 'resource-server/mcp.ts', in: 'demandsOf',
+    replace: '[tools[name]]', by: '[]',
+    tests: [['resource-server/mcp', 'a tool needs its scopes']],
+  },
+  {
+    name: 'a body that was not parsed', file: 'resource-server/mcp.ts', in: 'admit',
+    replace: "request.method === 'POST' &&", by: 'false &&',
+    tests: [['resource-server/mcp', 'bodies that were not parsed']],
+  },
+  {
+    name: 'the person of another issuer', file: 'saas/agents/access.ts', in: 'identify',
+    replace: "&& token.claims['iss'] === options.issuer", by: '',
+    tests: [['saas/agents/tokens', 'an MCP endpoint inside saasBackend']],
+  },
 ];

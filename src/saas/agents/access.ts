@@ -15,6 +15,7 @@ export interface PresentedRequest extends ProtectedRequest {
 }
 
 export interface AgentAccessOptions {
+  issuer: string;
   /** The address of the metadata of the API (RFC 9728), for challenges. */
   metadataUrl: string;
   verify: ResourceServer['verify'];
@@ -41,7 +42,32 @@ export function createAgentAccess(
     }
   };
 
+  /**
+   * For whom a verified access token was issued.
+   * @throws ACCOUNT_NOT_CONNECTED, ACCOUNT_SUSPENDED, RATE_LIMITED
+   */
+  const identify = async (token: AccessToken, ip: string): Promise<TokenIdentity> => {
+    // An agent has no account here, also if its own account of the provider should be connected to one. Another issuer speaks for nobody.
+    const isPerson = (token.kind ?? 'human') === 'human' && token.claims['iss'] === options.issuer;
+    const userId = isPerson ? await userOf(token.subject) : null;
+    const user = userId === null ? null : await options.findUser(userId);
+    if (!user) throw agentErrors.ACCOUNT_NOT_CONNECTED();
+    const [sub, ...via] = token.actors;
+    const rejection = countRequest(`${user.id} ${sub ?? token.clientId}`, ip);
+    if (rejection) throw rejection;
+    const { delegation } = token.claims;
+    return {
+      user,
+      session: null,
+      actor: sub === undefined ? null : { sub, ...(typeof delegation === 'string' && { delegation }), via },
+      client: token.clientId,
+      scopes: [...token.scopes],
+    };
+  };
+
   return {
+    identify,
+
     /** Whether the header has an access token of an identity provider, as opposed to one of a session. */
     hasToken: (authorization: string | undefined = ''): boolean =>
       /^dpop /i.test(authorization) || isSignedByProvider(authorization),
@@ -53,22 +79,7 @@ export function createAgentAccess(
     async admit(request: PresentedRequest, scope: string | undefined): Promise<TokenIdentity> {
       const token = await verify(request, scope);
       if (scope === undefined) throw peopleOnly();
-      // An agent has no account here, also if its own account of the provider should be connected to one.
-      const isPerson = (token.kind ?? 'human') === 'human';
-      const userId = isPerson ? await userOf(token.subject) : null;
-      const user = userId === null ? null : await options.findUser(userId);
-      if (!user) throw agentErrors.ACCOUNT_NOT_CONNECTED();
-      const [sub, ...via] = token.actors;
-      const rejection = countRequest(`${user.id} ${sub ?? token.clientId}`, request.ip);
-      if (rejection) throw rejection;
-      const { delegation } = token.claims;
-      return {
-        user,
-        session: null,
-        actor: sub === undefined ? null : { sub, ...(typeof delegation === 'string' && { delegation }), via },
-        client: token.clientId,
-        scopes: [...token.scopes],
-      };
+      return identify(token, request.ip);
     },
 
     /** An error of a session at a route that admits agents, whose challenge tells them where to get a token. */

@@ -75,14 +75,16 @@ const NAMES: Record<string, Record<string, string>> = {
   'docs/login-providers.md': { client: "import('saas-backend/client').SaasClient" },
   'docs/mcp.md': {
     Fastify: "typeof import('fastify').default",
-    protectResource: "typeof import('saas-backend/resource-server').protectResource",
-    scopesFor: '(body: unknown) => string[]',
+    protectMcp: "typeof import('saas-backend/resource-server').protectMcp",
   },
   'docs/openapi.md': { app: FASTIFY },
   'docs/organizations.md': { client: "import('saas-backend/client').SaasClient" },
   'docs/user-fields.md': {
     client: "import('saas-backend/client').SaasClient",
     ...{ email: 'string', password: 'string', userFields: FIELDS },
+  },
+  'docs/resource-server.md': {
+    serveMcp: "(call: import('saas-backend/resource-server').McpCall<unknown>) => Promise<void>",
   },
   'docs/server-sessions.md': {
     backend: "import('saas-backend').FetchHandler",

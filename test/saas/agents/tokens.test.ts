@@ -7,8 +7,10 @@ import express from 'express';
 import Fastify from 'fastify';
 import { calculateJwkThumbprint, type JWTPayload } from 'jose';
 import t, { type Test } from 'tap';
+import type { TokenIdentity } from '../../../src/core/http/identity.js';
 import { toSeconds } from '../../../src/core/kernel/clock.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
+import { type McpCall, protectMcp } from '../../../src/resource-server/mcp.js';
 import { agentLinkCollection, linkId, linkOwner } from '../../../src/saas/agents/store.js';
 import { saasBackend } from '../../../src/saas/plugin.js';
 import { type CreateServerOptions, createServer } from '../../../src/saas/server.js';
@@ -24,6 +26,7 @@ import {
 } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
 import { saasPluginOptions } from '../../kit/host.js';
+import { listen } from '../../kit/listener.js';
 import { mailSink } from '../../kit/mail.js';
 import { countedRandom } from '../../kit/random.js';
 import { stripeApi } from '../../kit/stripe.js';
@@ -272,6 +275,71 @@ t.test('Express: allowAgents states the scope for the guards that follow', async
   const metadata = await get('/.well-known/oauth-protected-resource/api');
   t.ok(((await metadata.json()) as { scopes_supported: string[] }).scopes_supported.includes('files:read'));
   t.throws(() => backend.allowAgents(''), /agentScope must be one scope/);
+});
+
+t.test('an MCP endpoint inside saasBackend knows the person, in Fastify and in Express', async (t) => {
+  const { clock, agents, app, token, ada, issuer } = await withIssuer(t);
+  const resource = `${SITE}/mcp`;
+  const other = await tokenIssuer(t, { clock });
+  const shared = { clock, publicUrl: SITE, databaseUri: app.databaseUri, ...agents };
+  const mcp = {
+    resource,
+    scopes: ['files:read'],
+    otherIssuers: [{ issuer: other.url }],
+    handler: ({ response, saas }: McpCall<TokenIdentity>) => {
+      response.end(JSON.stringify({ id: saas.user.id, actor: saas.actor?.sub, session: saas.session }));
+    },
+  };
+  const inFastify = Fastify();
+  t.teardown(() => inFastify.close());
+  await inFastify.register(saasBackend, {
+    ...saasPluginOptions(t),
+    ...{ ...shared, random: countedRandom('host') },
+  });
+  protectMcp(inFastify, { ...inFastify.saas.agentTokens(), ...mcp });
+
+  const backend = createServer({ ...testOptions(temporaryFolder(t)), ...shared, middleware: true });
+  t.teardown(() => backend.stop());
+  const inExpress = express();
+  inExpress.use(backend.middleware, express.json());
+  t.teardown(protectMcp(inExpress, { ...(await backend.agentTokens()), ...mcp }).close);
+
+  const claims = { aud: resource, scope: 'files:read' };
+  const urls = [await inFastify.listen({ host: '127.0.0.1', port: 0 }), await listen(t, inExpress)];
+  for (const url of urls) {
+    const call = async (text: string) => {
+      const headers = { authorization: `Bearer ${text}`, 'content-type': 'application/json' };
+      const answer = await fetch(`${url}/mcp`, { method: 'POST', headers, body: '{}' });
+      return { status: answer.status, json: await answer.json() };
+    };
+    const metadata = await fetch(`${url}/.well-known/oauth-protected-resource/mcp`);
+    t.match(await metadata.json(), { resource, authorization_servers: [issuer.url, other.url] });
+    const ofApi = await fetch(`${url}/.well-known/oauth-protected-resource/api`);
+    t.match(await ofApi.json(), { resource: API }, 'each path has its own');
+    t.match(await call(await token(claims)), {
+      status: 200,
+      json: { id: ada.id, actor: 'agt_1', session: null },
+    });
+    t.equal((await call(await token())).status, 401, 'a token of the API is none of the endpoint');
+    t.equal((await call(ada.accessToken)).status, 401, 'nor is that of a session');
+    const unknown = { status: 403, json: { error: 'ACCOUNT_NOT_CONNECTED' } };
+    t.match(await call(await token({ ...claims, sub: 'prn_2' })), unknown);
+    t.match(await call(await token({ ...claims, kind: 'agent' })), unknown);
+    const now = toSeconds(clock.now());
+    const stranger = {
+      iss: other.url,
+      sub: SUBJECT,
+      client_id: 'cli_1',
+      jti: 'at_2',
+      iat: now,
+      exp: now + 600,
+    };
+    t.match(await call(await other.sign({ ...stranger, ...claims })), unknown, 'of another issuer');
+  }
+  t.equal((await app.request('GET', '/api/auth/me', { token: await token(claims) })).status, 401);
+
+  const without = await saasApp(t);
+  t.throws(() => without.server.fastify.saas.agentTokens(), /AGENT_ISSUER/);
 });
 
 t.test('in an organization, an agent may what its person may, and no more', async (t) => {
