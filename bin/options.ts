@@ -21,6 +21,14 @@ export function parseInteger(minimum: number, maximum: number, example: number):
   };
 }
 
+/** A time like 2027-01-31 or 2027-01-31T12:00:00Z, in milliseconds; a day begins in UTC. */
+export function parseTime(text: string): number {
+  const time = /^\d{4}-\d{2}-\d{2}(T[\d:.]+(Z|[+-]\d{2}:\d{2}))?$/.test(text) ? Date.parse(text) : Number.NaN;
+  if (Number.isNaN(time))
+    throw new InvalidArgumentError('Use a day or a time, like 2027-01-31 or 2027-01-31T12:00:00Z.');
+  return time;
+}
+
 /** An option that is `yes` or `no`. */
 export const yesOrNo = (flag: string, description: string): Option =>
   new Option(`${flag} <yes|no>`, description).choices(['yes', 'no']);

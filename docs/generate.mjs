@@ -161,7 +161,7 @@ function serverOf(program) {
   };
   if (program === 'idp') {
     return createIdentityServer({
-      ...{ ...shared, ed25519Seed: '5'.repeat(64), adminToken: secret },
+      ...{ ...shared, ed25519Seed: '5'.repeat(64), adminToken: secret, inviteToken: `${secret}invite` },
       ...{ emailSmtpUrl: 'smtp://localhost', factorEncryptionKey: `${secret}factors` },
       passkeys: true,
       deviceFlow: true,

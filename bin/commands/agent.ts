@@ -1,23 +1,46 @@
+import { parseList } from '../../src/core/config/options.js';
+import type { ProvisioningAdministration } from '../../src/idp/administration.js';
+import { permissionView } from '../../src/idp/permissions/schemas.js';
+import { EVERY_AGENT } from '../../src/idp/permissions/store.js';
 import { MAX_AGENT_KEYS } from '../../src/idp/provisioning/agent-keys.js';
 import { principalView } from '../../src/idp/provisioning/schemas.js';
 import type { AgentKey, PrincipalDocument } from '../../src/idp/provisioning/store.js';
 import type { CommandLine, CommonOptions } from '../command.js';
-import { displayName, readJson } from '../options.js';
-import { COMMAND_SOURCE, withPrincipal, withProvisioning } from '../provisioning.js';
+import { displayName, parseInteger, parseTime, readJson } from '../options.js';
+import { COMMAND_SOURCE, findPrincipal, withPrincipal, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
 
-type MintOptions = CommonOptions & { name?: string; key?: string };
+interface DetailOptions extends CommonOptions {
+  owner?: string;
+  purpose?: string;
+  expires?: number | 'never';
+}
+
+type MintOptions = DetailOptions & { name?: string; key?: string };
+
+interface AllowOptions extends CommonOptions {
+  scopes?: string[];
+  until?: number;
+  from?: string[];
+  perHour?: number;
+  delegatedOnly?: true;
+}
+
+const ALLOW = `Let an agent, the agents of a group, or every agent get access tokens for an API. Without it, an agent gets none. \
+The new terms replace earlier ones.`;
+
+const AGENT = "A handle, group:name, or '*' for every agent";
 
 const SHOWN_ONCE = 'The password is shown only once.';
 
 export function define(group: CommandLine): void {
   group.examples(
     'idp agent mint scout@agents.example --name Scout',
+    'idp agent allow scout@agents.example https://api.example.com --scopes files:read',
     'idp agent rotate scout@agents.example',
     'idp agent key add scout@agents.example jwk.json',
   );
-  group
-    .command('mint')
+  withDetails(group.command('mint'))
     .description('Create an agent and show its password once')
     .argument('<handle>', 'Name that the agent signs in with')
     .option('--name <text>', 'Display name')
@@ -25,9 +48,26 @@ export function define(group: CommandLine): void {
     .examples(
       'idp agent mint scout@agents.example --name Scout',
       'idp agent mint scout@agents.example --key jwk.json',
-      'idp agent mint scout@agents.example --json',
+      'idp agent mint scout@agents.example --owner ada@example.com --purpose "Weekly reports"',
     )
     .action(mint);
+  withDetails(group.command('update'))
+    .description('Change who answers for an agent, what it is for, or when it ends')
+    .argument('<handle>')
+    .examples('idp agent update scout@agents.example --owner group:research --expires 2027-01-31')
+    .action((handle: string, options: DetailOptions) =>
+      withPrincipal(handle, async (agent, administration) => {
+        const { owner, purpose, expires } = options;
+        const change = {
+          ...(owner !== undefined && { owner: owner === '' ? null : await readOwner(administration, owner) }),
+          ...(purpose !== undefined && { purpose: purpose || null }),
+          ...(expires !== undefined && { expiresAt: expires === 'never' ? null : expires }),
+        };
+        const changed = await administration.agents.change(agent.id, change, COMMAND_SOURCE);
+        answer(options, principalView(changed ?? refuse(agent)));
+      }),
+    );
+  definePermissions(group);
   group
     .command('rotate')
     .description('Give an agent a new password; the old one and all its tokens end at once')
@@ -41,6 +81,88 @@ export function define(group: CommandLine): void {
       }),
     );
   defineKeys(group.command('key'));
+}
+
+const withDetails = (command: CommandLine): CommandLine =>
+  command
+    .option('--owner <person>', 'Who answers for it: a handle or group:name; it stops when they leave')
+    .option('--purpose <text>', 'What it is for')
+    .option('--expires <time>', 'When it ends, like 2027-01-31; never to remove it', (text: string) =>
+      text === 'never' ? text : parseTime(text),
+    );
+
+const readOwner = async (administration: ProvisioningAdministration, owner: string): Promise<string> =>
+  owner.startsWith('group:') ? owner : (await findPrincipal(administration, owner)).id;
+
+const readSubject = async (administration: ProvisioningAdministration, name: string): Promise<string> => {
+  if (name === EVERY_AGENT || name.startsWith('group:')) {
+    if (await administration.isSubject(name)) return name;
+    return fail(1, `There is no ${name.replace(':', ' ')}.`);
+  }
+  const agent = await findPrincipal(administration, name);
+  return agent.kind === 'agent' ? agent.id : refuse(agent);
+};
+
+function definePermissions(group: CommandLine): void {
+  group
+    .command('allow')
+    .summary('Let an agent get access tokens for an API')
+    .description(ALLOW)
+    .argument('<agent>', AGENT)
+    .argument('<uri>', 'Identifier of the API')
+    .option('--scopes <scopes>', 'Scopes, separated by commas; all of the API by default', parseList)
+    .option('--until <time>', 'When the permission ends, like 2027-01-31', parseTime)
+    .option('--from <networks>', 'Networks from which tokens are requested, like 192.0.2.0/24', parseList)
+    .option('--per-hour <number>', 'Access tokens for each agent in an hour', parseInteger(1, 99_999, 60))
+    .option('--delegated-only', 'Only for people who let it act for them, never for itself')
+    .examples(
+      'idp agent allow scout@agents.example https://api.example.com --scopes files:read --until 2027-01-31',
+      'idp agent allow group:research https://api.example.com --from 192.0.2.0/24 --per-hour 60',
+    )
+    .action((name: string, uri: string, options: AllowOptions) =>
+      withProvisioning({ create: false }, async (administration) => {
+        const subject = await readSubject(administration, name);
+        const { scopes, until, from: networks, perHour: tokensPerHour, delegatedOnly } = options;
+        const terms = { scopes, until, networks, tokensPerHour, delegatedOnly };
+        const allowed = await administration.permissions.allow(subject, uri, terms, COMMAND_SOURCE);
+        answer(options, { ...permissionView(allowed), agent: name });
+      }),
+    );
+  group
+    .command('disallow')
+    .description('End a permission, and the tokens that were issued under it')
+    .argument('<agent>', AGENT)
+    .argument('<uri>')
+    .examples('idp agent disallow scout@agents.example https://api.example.com')
+    .action((name: string, uri: string, options: CommonOptions) =>
+      withProvisioning({ create: false }, async (administration) => {
+        const subject = await readSubject(administration, name);
+        const resource = await administration.resources.find(uri);
+        const isEnded =
+          resource !== null && (await administration.permissions.withdraw(subject, resource, COMMAND_SOURCE));
+        if (!isEnded) fail(1, `${name} has no permission for ${uri}.`);
+        answer(options, { agent: name, resource: uri, withdrawn: true });
+      }),
+    );
+  group
+    .command('permissions')
+    .description('List which agents may do what at which APIs')
+    .argument('[agent]', AGENT)
+    .examples('idp agent permissions', 'idp agent permissions scout@agents.example --json')
+    .action((name: string | undefined, options: CommonOptions) =>
+      withProvisioning({ create: false }, async (administration) => {
+        const subject = name === undefined ? undefined : await readSubject(administration, name);
+        const listed = [];
+        for await (const items of administration.permissions.pages({ subject })) listed.push(...items);
+        const views = await Promise.all(
+          listed.map(async (permission) => ({
+            ...permissionView(permission),
+            agent: (await administration.directory.get(permission.subject))?.handle ?? permission.subject,
+          })),
+        );
+        answerList(options, 'permissions', views, ['agent', 'resource', 'scopes', 'until', 'delegated_only']);
+      }),
+    );
 }
 
 function defineKeys(group: CommandLine): void {
@@ -91,9 +213,14 @@ function defineKeys(group: CommandLine): void {
 }
 
 async function mint(handle: string, options: MintOptions, command: CommandLine): Promise<void> {
-  const identity = { handle, ...displayName(command, options) };
+  const { purpose, expires } = options;
+  const expiresAt = expires === 'never' ? undefined : expires;
+  const details = { handle, ...displayName(command, options), purpose, expiresAt };
   const key = options.key === undefined ? undefined : readJson(command, options.key);
-  await withProvisioning({ create: true }, async ({ principals }) => {
+  await withProvisioning({ create: true }, async (administration) => {
+    const { principals } = administration;
+    const owner = options.owner && (await readOwner(administration, options.owner));
+    const identity = { ...details, owner };
     if (key !== undefined) {
       const agent = await principals.mintAgentWithKey({ ...identity, key }, COMMAND_SOURCE);
       return answer(options, { ...principalView(agent), key: agent.keys?.[0]?.id });

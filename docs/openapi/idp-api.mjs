@@ -406,12 +406,30 @@ export const provisioning = {
     id: 'addGroupMember',
     summary: 'Put a person, an agent or a domain into a group',
     responses: { 204: { description: 'It is a member.' } },
-    errors: ['NOT_FOUND', 'VALIDATION_ERROR'],
+    errors: ['NOT_FOUND', 'VALIDATION_ERROR', 'FORBIDDEN'],
   },
   'DELETE /v1/groups/:group/members/:member': {
     id: 'removeGroupMember',
     summary: 'Take a member out of a group',
     responses: { 204: { description: 'It is no member any more.' } },
+    errors: ['NOT_FOUND'],
+  },
+  'GET /v1/permissions': {
+    id: 'listPermissions',
+    summary: 'Which agents may do what at which APIs',
+    errors: ['VALIDATION_ERROR'],
+  },
+  'PUT /v1/permissions': {
+    id: 'grantPermission',
+    summary: 'Let an agent get access tokens for an API',
+    description:
+      'Replaces an earlier permission of the same agent for the same API. Exists only with IDP_INVITE_TOKEN, whose value differs from that of the administrator.',
+    errors: ['VALIDATION_ERROR'],
+  },
+  'DELETE /v1/permissions': {
+    id: 'withdrawPermission',
+    summary: 'End a permission, and the tokens that were issued under it',
+    responses: { 204: { description: 'It has ended.' } },
     errors: ['NOT_FOUND'],
   },
   'GET /v1/principals': { id: 'listPrincipals', summary: 'People and agents, by handle' },

@@ -11,6 +11,7 @@ import { createOutbox } from '../shared/email/outbox.js';
 import { mailCollection } from '../shared/email/store.js';
 import { factorCollection, removeFactor } from '../shared/factors/store.js';
 import { passkeyCollection, removePasskeys } from '../shared/passkeys/store.js';
+import { createReadPrincipal, openPermissions } from './agents.js';
 import { createGroups } from './groups/service.js';
 import { createReadPerson } from './logins.js';
 import { createIsVerified, RESERVED_CLAIMS, SCOPES } from './oidc/claims.js';
@@ -19,12 +20,7 @@ import { hasMailServer, idpSchema, idTokenAlgorithmsOf, uriRulesOf } from './opt
 import { createAgentKeys } from './provisioning/agent-keys.js';
 import { createPersonMails } from './provisioning/mails.js';
 import { createProvisioningModule } from './provisioning/module.js';
-import {
-  createLastKnownAddress,
-  findActive,
-  type PrincipalDocument,
-  principalCollection,
-} from './provisioning/store.js';
+import { createLastKnownAddress, type PrincipalDocument, principalCollection } from './provisioning/store.js';
 import { registrationTokenCollection } from './registration/store.js';
 import { createRegistrationTokens } from './registration/tokens.js';
 import { createResourceAdministration } from './resources/administration.js';
@@ -71,11 +67,15 @@ export async function openProvisioning(warn: (message: string) => void, { create
   const principals = principalCollection(store);
   const isVerified = createIsVerified(values.trustedEmailDomains ?? []);
   const groups = createGroups<PrincipalDocument>({ ...context, store, isVerified });
-  const findPerson = findActive(principals);
   const resources = createResourceService(resourceCollection(store), context);
+  const permissions = openPermissions(context, { groups, resources, revocations: () => granted.revocations });
+  const { findPrincipal, isSubject } = createReadPrincipal(
+    { ...context, people: principals, groups },
+    permissions,
+  );
   const granted = createGrantedAccess(context, {
     resources,
-    findPrincipal: async (sub) => groups.withGroups(await findPerson(sub)),
+    findPrincipal,
     // A server sends the notices.
     wake: () => undefined,
   });
@@ -91,6 +91,7 @@ export async function openProvisioning(warn: (message: string) => void, { create
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     endSessions,
     groups,
+    permissions,
     reservedClaims: RESERVED_CLAIMS,
     endClient,
   });
@@ -107,6 +108,8 @@ export async function openProvisioning(warn: (message: string) => void, { create
     /** Whether there is a mail server, but no seed with which a command could encrypt links. */
     lacksSeed: hasMailServer(values) && seed === undefined,
     groups,
+    permissions,
+    isSubject,
     resources: {
       ...createResourceAdministration(resourceCollection(store), {
         ...context,
@@ -115,6 +118,7 @@ export async function openProvisioning(warn: (message: string) => void, { create
         endResource,
       }),
       list: resources.list,
+      find: resources.find,
     },
     delegations: granted.delegations,
     /** Removes the second factor of a person; false without one. */

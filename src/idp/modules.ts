@@ -1,5 +1,6 @@
 import { contributePasskeys } from '../shared/passkeys/store.js';
 import { createAccount } from './account.js';
+import { createReadPrincipal, openPermissions } from './agents.js';
 import { createConsoleModule } from './console/module.js';
 import type { IdpContext } from './context.js';
 import { openEmail } from './email.js';
@@ -15,9 +16,10 @@ import { createIsVerified, RESERVED_CLAIMS } from './oidc/claims.js';
 import { createGrantedAccess } from './oidc/granted-access.js';
 import { createOidcModule } from './oidc/module.js';
 import { idTokenAlgorithmsOf, uriRulesOf } from './options.js';
+import { createPermissionsModule } from './permissions/module.js';
 import { createPersonMails } from './provisioning/mails.js';
 import { createProvisioningModule } from './provisioning/module.js';
-import { findActive, type PrincipalDocument, principalCollection } from './provisioning/store.js';
+import { type PrincipalDocument, principalCollection } from './provisioning/store.js';
 import { createDirectory, createPublicDocuments, openRegistration, openTrust } from './registration.js';
 import { createResourcesModule } from './resources/module.js';
 
@@ -26,10 +28,12 @@ export type IdpModules = Awaited<ReturnType<typeof openModules>>;
 
 /** The modules of the provider. Each gets what it needs from those above it. */
 export async function openModules(context: IdpContext) {
-  const { values, store, jobs, issuer } = context;
+  const { values, store, jobs, issuer, clock } = context;
   const { adminToken, inviteToken, clientIdMetadata, clientRegistration } = values;
   const people = principalCollection(store);
   const isSignupOpen = !values.disableSignup;
+  // A stolen administrator token must not let an agent in.
+  const hasOwnInviter = inviteToken !== undefined && inviteToken !== adminToken;
   contributePasskeys(context);
 
   const resourcesModule = createResourcesModule(context);
@@ -37,8 +41,8 @@ export async function openModules(context: IdpContext) {
   const isVerified = createIsVerified(values.trustedEmailDomains ?? []);
   const groupsModule = createGroupsModule<PrincipalDocument>(context, { isVerified });
   const groups = groupsModule.service;
-  const findPerson = findActive(people);
-  const findPrincipal = async (sub: string) => groups.withGroups(await findPerson(sub));
+  const permissions = openPermissions(context, { groups, resources, revocations: () => granted.revocations });
+  const { findPrincipal, complete, isSubject } = createReadPrincipal({ people, groups, clock }, permissions);
   const granted = createGrantedAccess(context, {
     resources,
     findPrincipal,
@@ -61,6 +65,7 @@ export async function openModules(context: IdpContext) {
     trustForCodes: factors?.trust,
     endSessions,
     groups,
+    permissions,
     reservedClaims: RESERVED_CLAIMS,
     endClient,
     forgetConsents: consents.forget,
@@ -72,7 +77,7 @@ export async function openModules(context: IdpContext) {
   const directory = createDirectory(
     context,
     provisioning,
-    { groups, findPrincipal },
+    { complete, findPrincipal },
     registration?.metadataClients,
   );
   const oidc = createOidcModule(context, {
@@ -94,14 +99,22 @@ export async function openModules(context: IdpContext) {
     trust: await openTrust(context),
     readDocument: documents.read,
   });
-  const shared = { provisioning, oidc, consents, resources, groups };
+  const shared = { provisioning, oidc, consents, resources, groups, permissions };
   const account = createAccount(context, { ...shared, directory, secondFactor, passkeys });
   const console = createConsoleModule(context, { ...shared, registration, email });
 
   return {
     provisioning,
     groups: groupsModule,
+    mayJoin: async (group: string, { kind }: { kind: string }) =>
+      kind !== 'agent' || hasOwnInviter || !(await permissions.hasGroup(group)),
     resources: resourcesModule,
+    permissions: createPermissionsModule({
+      service: permissions,
+      findResource: resources.find,
+      hasOwnInviter,
+      exists: isSubject,
+    }),
     email,
     oidc,
     registration,

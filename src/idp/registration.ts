@@ -1,7 +1,7 @@
 import { createDocuments, type Documents, documentCollection } from '../core/outbound/documents.js';
 import { createOutbound } from '../core/outbound/request.js';
+import type { createReadPrincipal } from './agents.js';
 import type { IdpContext } from './context.js';
-import type { Groups } from './groups/service.js';
 import { DOCUMENT_REQUESTS } from './oidc/client-assertion.js';
 import type { Directory } from './oidc/directory.js';
 import { idTokenAlgorithmsOf, uriRulesOf } from './options.js';
@@ -58,14 +58,15 @@ const isAddress = (clientId: string): boolean => /^https?:/.test(clientId);
 /** The principals, and the clients of the operator and those that name themselves, by their identifiers. */
 export function createDirectory(
   { throttle }: IdpContext,
-  { principals, directory, clients }: ProvisioningModule,
-  { groups, findPrincipal }: Pick<Directory, 'findPrincipal'> & { groups: Pick<Groups, 'withGroups'> },
+  { principals, directory, clients, agents }: ProvisioningModule,
+  { complete, findPrincipal }: Pick<ReturnType<typeof createReadPrincipal>, 'complete' | 'findPrincipal'>,
   metadataClients: RegistrationModule['metadataClients'],
 ): Directory {
   return {
-    authenticate: async (...given) => groups.withGroups(await principals.authenticate(...given)),
+    authenticate: async (...given) => complete(await principals.authenticate(...given)),
     findPrincipal,
     findByName: directory.findByName,
+    recordAgentUse: agents.recordUse,
     isDeleted: directory.isDeleted,
     async findClient(clientId) {
       if (!isAddress(clientId)) return clients.find(clientId);

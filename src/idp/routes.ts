@@ -116,14 +116,15 @@ async function rulesOf(
 
 async function registerModules(
   instance: FastifyTypebox,
-  { provisioning, groups, resources, email, oidc, registration, account }: IdpModules,
+  { provisioning, groups, mayJoin, resources, permissions, email, oidc, registration, account }: IdpModules,
   { pages, hasAccountPages, issuer }: IdpContext,
 ): Promise<void> {
   const { signIn } = oidc;
   const sessionOf = async (request: FastifyRequest) => (await signIn.userOf(request))?.principal ?? null;
   await instance.register(provisioning.plugin, { pages, hasAccountPages, sessionOf });
-  await instance.register(groups.plugin, { findPrincipal: provisioning.directory.get });
+  await instance.register(groups.plugin, { findPrincipal: provisioning.directory.get, mayJoin });
   await instance.register(resources.plugin);
+  await instance.register(permissions.plugin);
   if (email) await instance.register(email.plugin);
   await instance.register(oidc.plugin);
   if (registration) await instance.register(registration.plugin);

@@ -3,9 +3,12 @@ import type { Clock } from '../../src/core/kernel/clock.js';
 import type { Random } from '../../src/core/kernel/secrets.js';
 import type { Audit } from '../../src/core/ops/audit.js';
 import type { Store } from '../../src/core/storage/collection.js';
+import { openPermissions } from '../../src/idp/agents.js';
 import { SCOPES } from '../../src/idp/oidc/claims.js';
 import type { Resources } from '../../src/idp/oidc/resources.js';
+import { EVERY_AGENT } from '../../src/idp/permissions/store.js';
 import { createResourceAdministration, type ResourceInput } from '../../src/idp/resources/administration.js';
+import { createResourceService } from '../../src/idp/resources/service.js';
 import { resourceCollection } from '../../src/idp/resources/store.js';
 import { type Answer, basic } from './app.js';
 import { SILENT_AUDIT } from './effects.js';
@@ -55,18 +58,27 @@ export function resourcesIn(
     await granted.backgroundTasks.settled();
     return removed;
   };
-  return { ...administration, remove };
+  const permissions = openPermissions(
+    { ...granted, store },
+    {
+      groups: groupsIn(store, { clock, random }, audit),
+      resources: createResourceService(resourceCollection(store), { clock }),
+      revocations: () => granted.revocations,
+    },
+  );
+  return { ...administration, remove, permissions, settled: granted.backgroundTasks.settled };
 }
 
-/** Registers an API. */
+/** Registers an API, which every agent may use unless `agents` is false. */
 export async function addResource(
   t: Test,
   idp: IdpApp,
   identifier = FILES,
-  more: Partial<ResourceInput> = {},
+  { agents = true, ...more }: Partial<ResourceInput> & { agents?: boolean } = {},
 ) {
   const resources = resourcesIn(await idpStore(t, idp), idp);
   const { resource, secret } = await resources.add(identifier, { ...FILES_INPUT, ...more }, COMMAND_SOURCE);
+  if (agents) await resources.permissions.allow(EVERY_AGENT, identifier, {}, COMMAND_SOURCE);
   return { ...resources, id: resource.id, identifier, secret };
 }
 

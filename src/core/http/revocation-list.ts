@@ -12,11 +12,20 @@ export const REVOCATION_LIST_TYPE = 'revocations+jwt';
 /**
  * What a revocation concerns: a token (`jti`), everything issued from one authorization (`txn`), in one session (`sid`) or
  * for one delegation, all tokens for or by a principal (`sub`), of a client (`client_id`), of a client for a principal
- * (`access`), or for a resource (`aud`).
+ * (`access`), for a resource (`aud`), or for and by a principal at a resource (`agent`).
  */
-export type RevocationKind = 'jti' | 'txn' | 'sid' | 'delegation' | 'sub' | 'client_id' | 'access' | 'aud';
+export type RevocationKind =
+  | 'jti'
+  | 'txn'
+  | 'sid'
+  | 'delegation'
+  | 'sub'
+  | 'client_id'
+  | 'access'
+  | 'aud'
+  | 'agent';
 
-/** Hash → `true`, or the lowest generation of tokens that is not revoked; for `aud`, the earliest `iat`. */
+/** Hash → `true`, or the lowest generation of tokens that is not revoked; for `aud` and `agent`, the earliest `iat`. */
 export type RevocationList = Readonly<Record<string, number | true>>;
 
 /** Claims of an access token (RFC 9068 §2.2) that a revocation may concern. */
@@ -44,6 +53,9 @@ export const revocationKey = (kind: RevocationKind, value: string): string =>
 /** The `value` of the kind `access`. */
 export const accessOf = (client: string, sub: string): string => `${client} ${sub}`;
 
+/** The `value` of the kind `agent`. */
+export const agentAt = (sub: string, resource: string): string => `${sub} ${resource}`;
+
 /** The keys under which a revocation of this token would be listed, with the generation of the token. */
 export function revocationKeysOf(claims: RevocableClaims): [key: string, generation: number][] {
   const { sub, client_id: client, epoch, consent, act, aud, iat } = claims;
@@ -55,7 +67,10 @@ export function revocationKeysOf(claims: RevocableClaims): [key: string, generat
   for (const kind of ['jti', 'txn', 'sid', 'delegation', 'client_id'] as const) add(kind, claims[kind]);
   if (typeof sub === 'string' && typeof client === 'string') add('access', accessOf(client, sub), consent);
   add('aud', aud, iat);
-  for (const party of [{ sub, epoch }, ...actorsOf(act)]) add('sub', party.sub, party.epoch);
+  for (const party of [{ sub, epoch }, ...actorsOf(act)]) {
+    add('sub', party.sub, party.epoch);
+    if (typeof party.sub === 'string' && typeof aud === 'string') add('agent', agentAt(party.sub, aud), iat);
+  }
   return keys;
 }
 

@@ -29,7 +29,14 @@ export function createGroupsModule<P extends Principal>(
      */
     async plugin(
       fastify: FastifyTypebox,
-      { findPrincipal }: { findPrincipal(sub: string): Promise<(Principal & { state: string }) | null> },
+      {
+        findPrincipal,
+        mayJoin,
+      }: {
+        findPrincipal(sub: string): Promise<(Principal & { state: string }) | null>;
+        /** Whether a member may be put into a group with the token of these routes. */
+        mayJoin(group: string, member: Pick<Member, 'kind'>): Promise<boolean>;
+      },
     ) {
       const [read, write] = [access('admin'), access('inviter')];
 
@@ -83,6 +90,11 @@ export function createGroupsModule<P extends Principal>(
         { config: write, schema: { params: GroupParameters, body: MemberBody } },
         async (request, reply) => {
           const member = await find(request.body.member);
+          if (!(await mayJoin(request.params.group, member)))
+            throw httpErrors.FORBIDDEN({
+              message:
+                'Agents of this group have permissions for APIs: only a command on the host, the console, or the token of IDP_INVITE_TOKEN puts agents into it.',
+            });
           await service.addMember(request.params.group, member, requestSource(request));
           return reply.code(204).send();
         },

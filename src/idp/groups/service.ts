@@ -138,6 +138,16 @@ export function createGroups<P extends Principal>(deps: GroupDependencies<P>) {
     /** Whether there is any group. */
     inUse: async (): Promise<boolean> => (await names()).size > 0,
 
+    /** Whether there is a group with this name. */
+    has: async (name: string): Promise<boolean> => [...(await names()).values()].includes(name),
+
+    /** The agents in a group. */
+    async agentsOf(name: string): Promise<string[]> {
+      const group = await find(name);
+      const found = group ? await allOf(members, { where: { group: group.id }, sort: 'handle' }) : [];
+      return found.flatMap(({ kind, member }) => (kind === 'agent' ? [member] : []));
+    },
+
     /** The principal with the names of its groups. */
     async withGroups<T extends P>(principal: T | null): Promise<(T & { groups: readonly string[] }) | null> {
       return principal && { ...principal, groups: await of(principal) };

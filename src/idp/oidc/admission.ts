@@ -1,3 +1,4 @@
+import { type Circumstances, type Permission, permitAt } from '../permissions/rules.js';
 import { type Client, isSelfRegistered, type Principal } from './directory.js';
 import type { Target } from './resources.js';
 
@@ -6,6 +7,8 @@ import type { Target } from './resources.js';
 type Applicant = Pick<Principal, 'kind' | 'invitedAt' | 'mintedAt' | 'operatorSince'> & {
   /** `any`: not known yet. */
   groups: readonly string[] | 'any';
+  /** Of an agent. */
+  permissions?: readonly Permission[];
 };
 
 /** A person who is not known yet. */
@@ -15,9 +18,9 @@ export const ANY_PERSON: Applicant = { kind: 'human', invitedAt: 0, groups: 'any
 export const NEW_PERSON: Applicant = { kind: 'human', groups: [] };
 
 /** What is used: an application, APIs, or both. */
-export interface Use {
+export interface Use extends Circumstances {
   client?: Pick<Client, 'principalKinds' | 'admittedGroups'>;
-  targets?: readonly Pick<Target, 'resource'>[];
+  targets?: readonly (Pick<Target, 'resource'> & Partial<Target>)[];
 }
 
 export interface Refusal {
@@ -25,25 +28,41 @@ export interface Refusal {
   description: string;
   /** Whether it is a matter of groups, in which the operator could put the principal. */
   isByGroup: boolean;
+  /** Whether the agent may use the API with other scopes. */
+  isByScope: boolean;
 }
 
 /** Why this principal may not sign in to the application, or gets no token for one of the APIs; `null` if it may. */
-export function findRefusal({ client, targets = [] }: Use, principal: Applicant): Refusal | null {
+export function findRefusal(
+  { client, targets = [], ...circumstances }: Use,
+  principal: Applicant,
+): Refusal | null {
   const { kind } = principal;
   const who = kind === 'agent' ? 'agents' : 'people';
   if (client && !client.principalKinds.includes(kind))
     return refuse('This kind of principal is not allowed to sign in to this client.');
   if (client && !isInAdmittedGroup(client, principal))
-    return refuse('The principal is in none of the groups that may use this client.', true);
-  for (const { resource } of targets) {
+    return refuse('The principal is in none of the groups that may use this client.', { isByGroup: true });
+  for (const { resource, scopes = [] } of targets) {
     const { identifier, principalKinds, admitsSelfRegistered } = resource;
     if (!principalKinds.includes(kind)) return refuse(`The resource ${identifier} does not admit ${who}.`);
     if (!isInAdmittedGroup(resource, principal))
-      return refuse(`The principal is in none of the groups that may use the resource ${identifier}.`, true);
+      return refuse(`The principal is in none of the groups that may use the resource ${identifier}.`, {
+        isByGroup: true,
+      });
     if (isSelfRegistered(principal) && !admitsSelfRegistered)
       return refuse(
         `The resource ${identifier} does not admit ${who} who registered themselves (idp resource update --self-registered yes).`,
       );
+    if (kind === 'human') continue;
+    const permit = permitAt(resource, principal.permissions ?? [], circumstances);
+    if (!permit)
+      return refuse(`The agent has no permission for the resource ${identifier} (idp agent allow).`);
+    const missing = scopes.filter((name) => !permit.scopes.has(name));
+    if (missing.length > 0)
+      return refuse(`The agent has no permission for ${missing.join(' ')} at the resource ${identifier}.`, {
+        isByScope: true,
+      });
   }
   return null;
 }
@@ -54,4 +73,9 @@ const isInAdmittedGroup = (
 ): boolean =>
   admittedGroups === undefined || groups === 'any' || admittedGroups.some((name) => groups.includes(name));
 
-const refuse = (description: string, isByGroup = false): Refusal => ({ description, isByGroup });
+const refuse = (description: string, reason: Partial<Refusal> = {}): Refusal => ({
+  description,
+  isByGroup: false,
+  isByScope: false,
+  ...reason,
+});

@@ -1,24 +1,20 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import type { FactorService } from '../../shared/factors/service.js';
 import type { PasskeyService } from '../../shared/passkeys/service.js';
+import type { Permission } from '../permissions/rules.js';
 import type { PrincipalDirectory } from '../provisioning/directory.js';
 import type { Principals } from '../provisioning/principals.js';
 import type { ClientDocument, PrincipalDocument } from '../provisioning/store.js';
 
 /** Access to principals and clients. */
 
-/** A principal with the names of its groups, as they are now. */
+/** A principal with the names of its groups, as they are now, and an agent with its permissions. */
 export interface Principal extends PrincipalDocument {
   groups: readonly string[];
+  permissions?: readonly Permission[];
 }
 
-/** Whether the principal has registered itself, so that its name is its own claim. */
-export const isSelfRegistered = ({
-  invitedAt,
-  mintedAt,
-  operatorSince,
-}: Pick<Principal, 'invitedAt' | 'mintedAt' | 'operatorSince'>): boolean =>
-  (invitedAt ?? mintedAt ?? operatorSince) === undefined;
+export { isSelfRegistered } from '../provisioning/store.js';
 
 /** One that is registered, or one whose identifier is the address of its metadata. */
 export interface Client extends Omit<ClientDocument, 'origin' | 'createdAt'> {
@@ -53,6 +49,8 @@ export interface Directory {
   ): Promise<Client | { problem: string } | null>;
   /** After a sign-in or the issue of tokens. */
   recordUse(client: Client): Promise<void>;
+  /** The same for an agent; it does not wait. */
+  recordAgentUse(agent: Principal): void;
 }
 
 /**

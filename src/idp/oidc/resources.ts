@@ -4,7 +4,7 @@ import type { RuleViolation } from './authorize/rules.js';
 import { SCOPES } from './claims.js';
 
 /** An API that accepts access tokens of this provider. */
-export type Resource = Omit<ResourceDocument, 'id' | 'secretHash' | 'createdAt' | 'updatedAt'>;
+export type Resource = Omit<ResourceDocument, 'secretHash' | 'createdAt' | 'updatedAt'>;
 
 export type Resources = Pick<ResourceService, 'find' | 'findServer' | 'hasAny' | 'identifiers'>;
 
@@ -18,6 +18,8 @@ export interface ResourceScopes {
 export interface Target {
   resource: Resource;
   scopes: readonly string[];
+  /** When its access tokens end at the latest. */
+  until?: number;
 }
 
 /** Resources of one request, each of which is a lookup. */

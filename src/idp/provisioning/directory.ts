@@ -8,7 +8,9 @@ import type { Change, Estimate, Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import type { Groups } from '../groups/service.js';
+import type { Permissions } from '../permissions/service.js';
 import { type Addresses, namesOf } from './addresses.js';
+import type { Agents } from './agents.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
 import type { PersonMails } from './mails.js';
@@ -59,17 +61,18 @@ const LAST_CHARACTER = '\u{10ffff}';
 
 export interface DirectoryDependencies extends Dependencies {
   signInMethods: Pick<SignInMethods, 'removal'>;
+  agents: Pick<Agents, 'stopping'>;
   endSessions: EndSessions;
   groups: Pick<Groups, 'leaving'>;
+  permissions: Pick<Permissions, 'leaving'>;
   addresses: Addresses;
   /** Absent without a mail server. */
   mails?: Pick<PersonMails, 'verification' | 'emailChanged'> | undefined;
 }
 
-export function createDirectory(
-  principals: PrincipalCollection,
-  { signInMethods, endSessions, groups, addresses, mails, commit, audit, clock }: DirectoryDependencies,
-) {
+export function createDirectory(principals: PrincipalCollection, deps: DirectoryDependencies) {
+  const { signInMethods, endSessions, groups, permissions, addresses, agents, mails, commit, audit, clock } =
+    deps;
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
 
@@ -85,6 +88,7 @@ export function createDirectory(
       principals.changing({ id, kind, state, email, epoch, signInRevision }, change),
       await endSessions(found),
       audit.entry({ ...record, subject: id, ...actorOf(source) }),
+      kind === 'human' ? agents.stopping(id, source) : undefined,
     ];
   };
 
@@ -101,12 +105,17 @@ export function createDirectory(
         set: { state: 'deleted', updatedAt: clock.now() },
         unset: [
           ...(['name', 'email', 'metadata', 'passwordHash', 'secretHash', 'keys'] as const),
+          ...(['owner', 'purpose', 'expiresAt', 'lastUsedAt'] as const),
           ...ENDING_FIELDS,
         ],
         inc: { epoch: 1 },
       };
       const parts = await ending(found, deletion, { event: `${found.kind}.deleted` }, source);
-      const endings = await Promise.all([signInMethods.removal(sub), groups.leaving(sub)]);
+      const endings = await Promise.all([
+        signInMethods.removal(sub),
+        groups.leaving(sub),
+        permissions.leaving(sub),
+      ]);
       const freed = addresses.moving(sub, found.email, undefined);
       return { parts: [...parts, ...endings.flat(), ...freed], result: true };
     });

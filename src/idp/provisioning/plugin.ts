@@ -62,8 +62,9 @@ async function creationPlugin(
     { config: access('admin'), schema: { body: AgentBody, response: { 201: AgentAnswer } } },
     async (request, reply) => {
       refuseUnknownFields(request.body, AgentBody);
+      const { expires_at: expires, ...input } = request.body;
       const { agent, password } = await principals.mintAgent(
-        request.body,
+        { ...input, expiresAt: expires === undefined ? undefined : Date.parse(expires) },
         requestSource(request),
         adminVouchesForAgents,
       );

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
+import { defined } from '../../core/kernel/fields.js';
 import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
 import type { CommitPart, CommitParts } from '../../core/ops/commit.js';
@@ -12,6 +13,7 @@ import { UniqueViolation } from '../../core/storage/collection.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
 import { type Addresses, namesOf } from './addresses.js';
 import { readAgentKey } from './agent-keys.js';
+import { type AgentDetails, type Agents, UNUSED_LIFETIME_MS } from './agents.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalHandle, isPossibleHandle } from './handles.js';
 import { CREATIONS, FAILURES, REGISTRATIONS } from './limits.js';
@@ -19,6 +21,7 @@ import type { PersonMails } from './mails.js';
 import {
   type EndSessions,
   findActive,
+  hasEnded,
   KINDS,
   type Kind,
   PASSWORD_LINK_FIELDS,
@@ -51,8 +54,14 @@ export interface Dependencies {
   random: Random;
 }
 
+export interface NewAgent extends AgentDetails {
+  handle: string;
+  name?: string;
+}
+
 export interface PrincipalDependencies extends Dependencies {
   addresses: Addresses;
+  agents: Pick<Agents, 'validate'>;
   endSessions: EndSessions;
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
@@ -62,14 +71,21 @@ export interface PrincipalDependencies extends Dependencies {
 }
 
 export function createPrincipals(principals: PrincipalCollection, deps: PrincipalDependencies) {
-  const { passwords, passwordPolicy, throttle, endSessions, mails } = deps;
+  const { passwords, passwordPolicy, throttle, endSessions, agents, mails } = deps;
   const { addresses, commit, audit, clock, random } = deps;
 
   const newPrincipal = (
     input: { handle: string; email?: string | undefined; name?: string | undefined },
     rest: Pick<
       PrincipalDocument,
-      'kind' | 'passwordHash' | 'secretHash' | 'keys' | 'mintedAt' | 'vouchedAt' | 'passkeyOnly'
+      | 'kind'
+      | 'passwordHash'
+      | 'secretHash'
+      | 'keys'
+      | 'mintedAt'
+      | 'vouchedAt'
+      | 'passkeyOnly'
+      | keyof AgentDetails
     >,
     id = newId(PRINCIPAL, clock, random),
   ): PrincipalDocument => {
@@ -106,17 +122,19 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
   };
 
   const insertAgent = async (
-    { handle, name }: { handle: string; name?: string },
+    { handle, name, owner, purpose, expiresAt }: NewAgent,
     credentials: Pick<PrincipalDocument, 'secretHash' | 'keys'>,
     source: RequestSource,
     isVouched: boolean,
   ): Promise<PrincipalDocument> => {
     const canonical = canonicalHandle(handle);
+    const details = defined({ owner, purpose, expiresAt });
+    await agents.validate(details);
     await throttle.count(CREATIONS, source.ip);
     const now = clock.now();
     const agent = newPrincipal(
       { handle: canonical, name },
-      { kind: 'agent', ...credentials, mintedAt: now, ...(isVouched && { vouchedAt: now }) },
+      { kind: 'agent', ...credentials, ...details, mintedAt: now, ...(isVouched && { vouchedAt: now }) },
     );
     const detail = credentials.keys?.map(({ id }) => id).join();
     const record = {
@@ -173,7 +191,8 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       const ok = isGenerated
         ? isSecretOf(password, candidate?.secretHash ?? UNUSED_HASH)
         : (await passwords.verify(candidate?.passwordHash ?? null, password, isDisconnected)).ok;
-      return ok && candidate?.state === 'active' && accepts(candidate) ? candidate : null;
+      const isActive = candidate?.state === 'active' && !hasEnded(candidate, clock.now());
+      return ok && isActive && accepts(candidate) ? candidate : null;
     });
   };
 
@@ -210,7 +229,9 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       await passwordPolicy.validate(password, Object.values(names));
       await throttle.count(REGISTRATIONS, ip);
       const passwordHash = await passwords.hash(password, isDisconnected);
-      return signUp(newPrincipal({ ...names, name: given.name }, { kind, passwordHash }), source);
+      const expiresAt = kind === 'agent' ? clock.now() + UNUSED_LIFETIME_MS : undefined;
+      const rest = { kind, passwordHash, ...defined({ expiresAt }) };
+      return signUp(newPrincipal({ ...names, name: given.name }, rest), source);
     },
 
     /**
@@ -236,11 +257,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
      * @throws kind_not_allowed, handle_taken, VALIDATION_ERROR, RATE_LIMITED
      */
     async mintAgent(
-      {
-        kind = 'agent',
-        password,
-        ...input
-      }: { handle: string; name?: string; kind?: unknown; password?: unknown },
+      { kind = 'agent', password, ...input }: NewAgent & { kind?: unknown; password?: unknown },
       source: RequestSource,
       isVouched: boolean,
     ): Promise<{ agent: PrincipalDocument; password: string }> {
@@ -257,7 +274,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
      * @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED
      */
     async mintAgentWithKey(
-      { key, ...input }: { handle: string; name?: string; key: unknown },
+      { key, ...input }: NewAgent & { key: unknown },
       source: RequestSource,
     ): Promise<PrincipalDocument> {
       return insertAgent(input, { keys: [readAgentKey(key, clock.now())] }, source, true);
@@ -342,7 +359,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     },
 
     /** The active principal of a `sub`, or `null`. */
-    find: findActive(principals),
+    find: findActive(principals, clock),
   };
 }
 

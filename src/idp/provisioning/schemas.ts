@@ -14,7 +14,7 @@ import { newToken, secretWeakness } from '../../core/kernel/secrets.js';
 import type { Page } from '../../core/storage/collection.js';
 import { nativeSchemeProblem } from './client-uris.js';
 import { ID_TOKEN_ALGORITHMS } from './clients.js';
-import { type ClientDocument, KINDS, type PrincipalDocument } from './store.js';
+import { type ClientDocument, isSelfRegistered, KINDS, type PrincipalDocument } from './store.js';
 
 export const provisioningOptions = {
   disableSignup: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
@@ -83,7 +83,22 @@ export const AccountBody = Type.Object(
 
 export const identity = { handle: Handle, name: Type.Optional(DisplayName) };
 
-export const AgentBody = Type.Object({ ...identity, kind: Untyped, password: Untyped }, NAMED_FIELDS);
+const agent = {
+  owner: Type.Optional(
+    Type.String({
+      description:
+        'Who answers for the agent: the `sub` of a person, or `group:` with a name. It stops when they leave.',
+      maxLength: 256,
+    }),
+  ),
+  purpose: Type.Optional(DisplayName),
+  expires_at: Type.Optional(Timestamp),
+};
+
+export const AgentBody = Type.Object(
+  { ...identity, ...agent, kind: Untyped, password: Untyped },
+  NAMED_FIELDS,
+);
 
 const principal = {
   sub: Type.String(),
@@ -116,6 +131,9 @@ export const PrincipalView = Type.Object({
   state: Type.Enum(['invited', 'active', 'disabled', 'deleted']),
   updated_at: Timestamp,
   metadata: Type.Optional(Metadata),
+  ...agent,
+  last_used_at: Type.Optional(Timestamp),
+  self_registered: Type.Boolean({ description: 'Whether its name is its own claim.' }),
   invite_expires_at: Type.Optional(Timestamp),
 });
 
@@ -322,12 +340,16 @@ export function principalView({ id, handle, email, kind, name, createdAt }: Prin
 }
 
 export function operatorView(principal: PrincipalDocument) {
-  const { state, metadata, linkExpiresAt, updatedAt } = principal;
+  const { state, metadata, linkExpiresAt, updatedAt, owner, purpose, expiresAt, lastUsedAt } = principal;
   return {
     ...principalView(principal),
     state,
     updated_at: toTimestamp(updatedAt),
     ...(metadata && { metadata }),
+    ...defined({ owner, purpose }),
+    ...(expiresAt !== undefined && { expires_at: toTimestamp(expiresAt) }),
+    ...(lastUsedAt !== undefined && { last_used_at: toTimestamp(lastUsedAt) }),
+    self_registered: isSelfRegistered(principal),
     ...(state === 'invited' &&
       linkExpiresAt !== undefined && { invite_expires_at: toTimestamp(linkExpiresAt) }),
   };

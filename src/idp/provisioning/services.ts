@@ -2,7 +2,9 @@ import type { FastifyRequest } from 'fastify';
 import type { Pages } from '../../core/http/pages.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Groups } from '../groups/service.js';
+import type { Permissions } from '../permissions/service.js';
 import { addressCollection, createAddresses } from './addresses.js';
+import { createAgents } from './agents.js';
 import type { UriRules } from './client-uris.js';
 import { createClients, type EndClient, type IdTokenAlgorithm } from './clients.js';
 import { createDirectory } from './directory.js';
@@ -29,7 +31,8 @@ export interface ProvisioningModuleOptions {
   idTokenAlgorithms: readonly IdTokenAlgorithm[];
   trustForCodes?: LinkDependencies['trustForCodes'];
   endSessions: EndSessions;
-  groups: Pick<Groups, 'readFilter' | 'refuseUnknown' | 'joining' | 'leaving'>;
+  groups: Pick<Groups, 'has' | 'readFilter' | 'refuseUnknown' | 'joining' | 'leaving'>;
+  permissions: Pick<Permissions, 'leaving'>;
   endClient: EndClient;
   /** The claims that the provider itself defines. */
   reservedClaims: readonly string[];
@@ -43,7 +46,8 @@ export function createProvisioningServices(context: ModuleContext, options: Prov
   const { issuer, isSignupOpen, mails, adminToken, inviteToken = adminToken } = options;
   const collection = principalCollection(store);
   const addresses = createAddresses(collection, addressCollection(store));
-  const shared = { ...context, ...options, addresses };
+  const agents = createAgents(collection, { ...context, ...options });
+  const shared = { ...context, ...options, addresses, agents };
   const principals = createPrincipals(collection, shared);
   const { authenticate } = principals;
   const firstOperator = createFirstOperator(setupCollection(store), collection, shared);
@@ -51,6 +55,7 @@ export function createProvisioningServices(context: ModuleContext, options: Prov
   return {
     issuer,
     clock: context.clock,
+    agents,
     isSignupOpen,
     principals,
     links: createLinks(collection, { ...shared, clients, firstOperator }),

@@ -1,3 +1,4 @@
+import type { Clock } from '../../core/kernel/clock.js';
 import type { PublicJwk } from '../../core/kernel/public-jwk.js';
 import type { Effect } from '../../core/ops/commit.js';
 import type { UsedLink } from '../../core/ops/used-links.js';
@@ -66,6 +67,14 @@ export interface PrincipalDocument {
   application?: string;
   /** Present when the operator created the agent. */
   mintedAt?: number;
+  /** Who answers for the agent: the `sub` of a person, or `group:` with a name. It stops with them. Absent: the operators. */
+  owner?: string;
+  /** What the agent is for, in the words of whoever created it. */
+  purpose?: string;
+  /** When the agent ends. An agent that registered itself has it, and moves it with each use. */
+  expiresAt?: number;
+  /** When the agent last got a code or a token, with a precision of an hour. */
+  lastUsedAt?: number;
   /** Present when the operator vouches for the address: in the handle of an agent, or beside the one of an invited person. */
   vouchedAt?: number;
   /** Present for an operator. Only commands on the host set it, or the use of a link that they print. */
@@ -152,7 +161,14 @@ export function principalCollection(store: Store): PrincipalCollection {
   return store.collection<PrincipalDocument>('principals', {
     unique: ['handle'],
     // Three of them are for the lists of the console and of the operators.
-    indexes: [['createdAt'], ['kind', 'handle'], ['state', 'handle'], ['operatorSince'], ['email']],
+    indexes: [
+      ['createdAt'],
+      ['kind', 'handle'],
+      ['state', 'handle'],
+      ['operatorSince'],
+      ['email'],
+      ['owner'],
+    ],
     fields: ['linkHash', 'mailedLinkHash', 'verifyHash', 'operatorLinkHash'],
     numbers: [
       ...([
@@ -187,12 +203,24 @@ export function principalCollection(store: Store): PrincipalCollection {
  */
 export type EndSessions = (principal: Pick<PrincipalDocument, 'id' | 'epoch'>) => Promise<Effect>;
 
+/** Whether the principal has registered itself, so that its name is its own claim. */
+export const isSelfRegistered = ({
+  invitedAt,
+  mintedAt,
+  operatorSince,
+}: Pick<PrincipalDocument, 'invitedAt' | 'mintedAt' | 'operatorSince'>): boolean =>
+  (invitedAt ?? mintedAt ?? operatorSince) === undefined;
+
+/** Whether an agent has reached its end. */
+export const hasEnded = ({ expiresAt }: Pick<PrincipalDocument, 'expiresAt'>, now: number): boolean =>
+  expiresAt !== undefined && expiresAt <= now;
+
 /** Finds the active principal of a `sub`, else `null`. */
 export const findActive =
-  (principals: PrincipalCollection) =>
+  (principals: PrincipalCollection, clock: Clock) =>
   async (sub: string): Promise<PrincipalDocument | null> => {
     const principal = await principals.findOne({ id: sub });
-    return principal?.state === 'active' ? principal : null;
+    return principal?.state === 'active' && !hasEnded(principal, clock.now()) ? principal : null;
   };
 
 export function clientCollection(store: Store): ClientCollection {

@@ -61,7 +61,6 @@ t.test('requests of agents that are not complete are refused', async (t) => {
     [{ resource: 'https://unknown.example.test' }, 400, 'invalid_target'],
     [{ resource: 'https://people.example.test' }, 400, 'invalid_target'],
     [{ resource: 'https://bound.example.test' }, 400, 'invalid_dpop_proof'],
-    [{ scope: undefined }, 400, 'invalid_scope'],
     [{ scope: 'files:read files:delete' }, 400, 'invalid_scope'],
     [{ scope: 'openid' }, 400, 'invalid_scope'],
     [{ client_assertion: undefined, client_assertion_type: undefined }, 401, 'invalid_client'],

@@ -279,6 +279,7 @@ t.test('simultaneous changes and refreshes have one outcome', async (t) => {
   const resources = resourcesIn(store, idp);
   await resources.add(FILES, FILES_INPUT, COMMAND_SOURCE);
   await resources.add(MAIL, FILES_INPUT, COMMAND_SOURCE);
+  for (const uri of [FILES, MAIL]) await resources.permissions.allow('*', uri, {}, COMMAND_SOURCE);
   const scopes = [{ name: 'files:read', description: 'Read' }];
   const change = (input: Partial<ResourceInput>) => resources.update(FILES, input, COMMAND_SOURCE);
   const changed = [{ tokenLifetimeSeconds: 60 }, { scopes }, { name: 'Changed' }, { sensitive: [] }];

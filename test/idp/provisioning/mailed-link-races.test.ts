@@ -101,6 +101,8 @@ function domainOn(store: Store, seed: string) {
     } as never,
     firstOperator: { look: async () => null },
     groups: { joining: async () => [], leaving: async () => [], refuseUnknown: async () => undefined },
+    permissions: { leaving: async () => [] },
+    agents: { validate: async () => undefined, stopping: () => NO_EFFECT },
     ...{ addresses: addressesIn(store), accountData: createAccountData() },
     clients: { find: async () => null, findNamed: async () => null },
   };

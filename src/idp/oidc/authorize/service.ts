@@ -187,6 +187,7 @@ export function createAuthorization(
       if (outcome.unmet === connection) return approve(request, authentication, ip);
       return errorResponse({ ...request, violation: SESSION_ENDED });
     }
+    if (principal.kind === 'agent') directory.recordAgentUse(principal);
     await directory.recordUse(client);
     return respond(request, { code });
   };

@@ -1,4 +1,4 @@
-import { toSeconds } from '../../../core/kernel/clock.js';
+import { SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import { findRefusal } from '../admission.js';
 import type { Client, Principal } from '../directory.js';
@@ -10,7 +10,9 @@ import { findAccessTokenFor } from '../tokens/introspection.js';
 import type { TokenResponse } from '../tokens/issuance.js';
 import { type AccessTokenClaims, type ActorClaim, actorClaim, TYPE } from '../tokens/jwt-access-token.js';
 import { confirmationOf, findProvenKey, tokenTypeOf } from '../tokens/key-binding.js';
+import { permittedTarget } from '../tokens/permit.js';
 import type { TokenRequest } from '../tokens/request.js';
+import { lifetimeFor } from '../tokens/target.js';
 import { proveActor } from './actor.js';
 import { traceOf } from './store.js';
 
@@ -38,12 +40,20 @@ export async function chainDelegation(
   const resource = await deps.resources.find(claims.aud);
   if (!resource) throw oidcErrors.invalid_target();
   const targets = [{ resource }];
-  const refusal = findRefusal({ targets }, agent) ?? findRefusal({ targets }, person);
+  const refusal = findRefusal({ targets, ip, isDelegated: true }, agent) ?? findRefusal({ targets }, person);
   if (refusal) throw oidcErrors.invalid_target({ message: refusal.description });
-  const granted = narrow(namesIn(claims.scope), fields['scope']);
-  const key = await findProvenKey(prove, undefined, { resource, scopes: granted });
+  const asked = narrow(namesIn(claims.scope), fields['scope']);
+  const until = claims.exp * SECOND;
+  const target = await permittedTarget(
+    agent,
+    { resource, scopes: asked, until },
+    { ip, isDelegated: true },
+    deps,
+  );
+  const granted = target.scopes;
+  const key = await findProvenKey(prove, undefined, target);
   const now = toSeconds(clock.now());
-  const expiresIn = Math.min(claims.exp - now, resource.tokenLifetimeSeconds);
+  const expiresIn = lifetimeFor(target, now * SECOND);
   const { scope: _, cnf: __, ...rest } = claims;
   const issued: AccessTokenClaims = {
     ...rest,

@@ -41,7 +41,7 @@ export async function findDelegationRequest(
   const agent = /^u_[0-9a-f]{32}$/.test(actor) ? await findPrincipal(actor) : null;
   if (agent?.kind !== 'agent')
     return refuse('invalid_request', 'requested_actor is not the sub of an active agent.');
-  const refusal = findRefusal({ targets }, agent);
+  const refusal = findRefusal({ targets, isDelegated: true }, agent);
   if (refusal) return refuse('access_denied', refusal.description);
   const asked = { agent, lifetimeMs, maxDepth };
   return asksForSensitive(target) ? { ...asked, maxSignInAge: MAX_SIGN_IN_AGE_SECONDS } : asked;

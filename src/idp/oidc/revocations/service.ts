@@ -1,4 +1,5 @@
 import {
+  agentAt,
   isRevoked,
   type RevocableClaims,
   type RevocationKind,
@@ -88,6 +89,14 @@ export function createRevocations({
     endingResource(identifier: string): Write {
       const begins = toSeconds(clock.now() + EXPECTED_SKEW_MS) + 1;
       return revocationDocuments.inserting(revocationOf(revocationKey('aud', identifier), begins));
+    },
+
+    /** The same for one agent at a resource: it may get further tokens there later. */
+    endingAgent(sub: string, identifier: string): Write {
+      const begins = toSeconds(clock.now() + EXPECTED_SKEW_MS) + 1;
+      return revocationDocuments.inserting(
+        revocationOf(revocationKey('agent', agentAt(sub, identifier)), begins),
+      );
     },
 
     /** Whether a token with these claims is revoked. */

@@ -6,6 +6,7 @@ import type { AgentClient } from './agents.js';
 import { createDirectGrant } from './direct-grant.js';
 import type { TokenResponse } from './issuance.js';
 import { findProvenKey } from './key-binding.js';
+import { permittedTarget } from './permit.js';
 import type { TokenRequest } from './request.js';
 
 /** Access tokens of agents for themselves (RFC 6749 §4.4). */
@@ -21,15 +22,16 @@ export async function issueToAgent(
   if (identifier === undefined || others.length > 0) throw refuse('Send one resource.');
   const resource = await deps.resources.find(identifier);
   if (!resource) throw refuse('The resource is not registered.');
-  const refusal = findRefusal({ targets: [{ resource }] }, agent);
-  if (refusal) throw refuse(refusal.description);
-  const scopes = [...new Set(namesIn(fields['scope']))];
-  const isOffered = (name: string) => resource.scopes.some((offered) => offered.name === name);
-  if (!scopes.every(isOffered))
+  const asked = [...new Set(namesIn(fields['scope']))];
+  const offered = resource.scopes.map(({ name }) => name);
+  if (!asked.every((name) => offered.includes(name)))
     throw oidcErrors.invalid_scope({ message: 'scope contains a scope that the resource does not have.' });
-  if (scopes.length === 0 && resource.scopes.length > 0)
-    throw oidcErrors.invalid_scope({ message: 'scope is missing.' });
-  const target = { resource, scopes };
+  const refusal = findRefusal({ targets: [{ resource, scopes: asked }], ip }, agent);
+  if (refusal?.isByScope) throw oidcErrors.invalid_scope({ message: refusal.description });
+  if (refusal) throw refuse(refusal.description);
+  // Without a scope, all that the agent has a permission for (RFC 6749 §3.3).
+  const scopes = asked.length > 0 ? asked : offered;
+  const target = await permittedTarget(agent, { resource, scopes }, { ip }, deps);
   const key = await findProvenKey(prove, undefined, target);
   const authentication = { authTime: clock.now() };
   const direct = { clientId: agent.id, principal: agent, target, key, authentication };

@@ -5,6 +5,7 @@ import type { Target } from '../resources.js';
 import type { OidcShared } from '../shared.js';
 import { GRANT, type GrantDocument } from '../store.js';
 import { createTokenResponse, type TokenResponse } from './issuance.js';
+import { lifetimeFor } from './target.js';
 
 /** Access tokens for resources that need no code: of agents for themselves, and for assertions of other providers. */
 
@@ -31,7 +32,7 @@ export function createDirectGrant(
     accessToken: newGrantToken('at_', id, random),
     target,
     key,
-    expiresIn: resource.tokenLifetimeSeconds,
+    expiresIn: lifetimeFor(target, clock.now()),
     scope: scopes.join(' '),
   };
   const grant: GrantDocument = {

@@ -79,7 +79,7 @@ export async function redeemGrant(
   if (!principal) throw oidcErrors.invalid_grant();
 
   // Before the code is used, which then remains valid.
-  const target = await chooseTarget(grant, request.resources, principal, deps);
+  const target = await chooseTarget(grant, request.resources, principal, request.ip, deps);
   const key = await findProvenKey(request.prove, grant.codeKey, target);
   const now = deps.clock.now();
   const tokens = newTokens(grant, target, key, now, deps);
@@ -109,7 +109,7 @@ function newTokens(
     accessToken: newGrantToken('at_', id, random),
     target,
     key,
-    expiresIn: lifetimeFor(target, grant, now),
+    expiresIn: lifetimeFor(target, now),
     scope,
     refreshToken: isLasting ? newRefreshToken(id, random, seed, delegation && 'dt_') : undefined,
     nonce,

@@ -81,17 +81,17 @@ async function rotate(
   grant: GrantDocument,
   principal: Principal,
   token: string,
-  { fields, resources, prove }: TokenRequest,
+  { fields, resources, prove, ip }: TokenRequest,
   parts: readonly (Write | Effect)[],
   deps: OidcShared,
 ): Promise<TokenResponse | null> {
   const { rotations, grants, commit, clock, seeds } = deps;
   const { id } = grant;
   const now = clock.now();
-  const target = await chooseTarget(grant, resources, principal, deps);
+  const target = await chooseTarget(grant, resources, principal, ip, deps);
   const key = await findProvenKey(prove, grant.refreshKey, target);
   const scope = narrowScope(scopeWith(grant.scope, target), fields['scope']);
-  const expiresIn = lifetimeFor(target, grant, now);
+  const expiresIn = lifetimeFor(target, now);
   const successor = deriveSuccessor(id, token, seeds[0]);
   const tokens = { ...successor, target, key, expiresIn, scope, nonce: undefined };
   const [presented, next] = [sha256(token), sha256(successor.refreshToken)];
@@ -141,7 +141,7 @@ async function repeatResponse(
   grant: GrantDocument,
   principal: Principal,
   token: string,
-  { resources, prove }: TokenRequest,
+  { resources, prove, ip }: TokenRequest,
   deps: OidcShared,
 ): Promise<TokenResponse> {
   const now = deps.clock.now();
@@ -149,7 +149,7 @@ async function repeatResponse(
   const issuedBefore = findIssuedSuccessor(grant, token, { seeds: deps.seeds, now });
   if (!issuedBefore) throw oidcErrors.invalid_grant();
   const { successor, issued } = issuedBefore;
-  const target = await chooseTarget(grant, resources, principal, deps);
+  const target = await chooseTarget(grant, resources, principal, ip, deps);
   if (issued.resource !== target?.resource.identifier)
     throw oidcErrors.invalid_target({
       message: 'The refresh token was used for another resource. Use the new refresh token.',

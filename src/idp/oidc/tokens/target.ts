@@ -6,6 +6,7 @@ import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { Target } from '../resources.js';
 import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
+import { permittedTarget } from './permit.js';
 
 const refuse = (message: string) => oidcErrors.invalid_target({ message });
 
@@ -19,8 +20,10 @@ export async function chooseTarget(
   { resources: granted = [], delegation }: Pick<GrantDocument, 'resources' | 'delegation'>,
   named: readonly string[],
   principal: Principal,
-  { resources, directory }: OidcShared,
+  ip: string,
+  deps: OidcShared,
 ): Promise<Target | null> {
+  const { resources, directory } = deps;
   if (granted.length === 0) {
     // As at /authorize, the parameter is ignored while there is no resource.
     if (named.length === 0 || !(await resources.hasAny())) return null;
@@ -36,21 +39,25 @@ export async function chooseTarget(
   if (!resource) throw refuse('The resource is not registered any more.');
   const agent = delegation && (await directory.findPrincipal(delegation.agent));
   const targets = [{ resource }];
-  const refusal = findRefusal({ targets }, principal) ?? (agent && findRefusal({ targets }, agent));
+  const refusal =
+    findRefusal({ targets, ip }, principal) ??
+    (agent && findRefusal({ targets, ip, isDelegated: true }, agent));
   if (refusal) throw refuse(refusal.description);
   const isOffered = (scope: string) => resource.scopes.some(({ name }) => name === scope);
-  return { resource, scopes: grantedThere.scopes.filter(isOffered) };
+  const target: Target = {
+    resource,
+    scopes: grantedThere.scopes.filter(isOffered),
+    ...(delegation && { until: delegation.expiresAt }),
+  };
+  if (agent) return permittedTarget(agent, target, { ip, isDelegated: true }, deps);
+  return principal.kind === 'agent' ? permittedTarget(principal, target, { ip }, deps) : target;
 }
 
-/** Seconds for which an access token is valid: one for a resource no longer than the delegation that it is for. */
-export function lifetimeFor(
-  target: Target | null,
-  { delegation }: Pick<GrantDocument, 'delegation'>,
-  now: number,
-): number {
+/** Seconds for which an access token is valid: one for a resource no longer than the permission and the delegation that it is for. */
+export function lifetimeFor(target: Target | null, now: number): number {
   if (!target) return TOKEN_LIFETIME_SECONDS;
-  const lifetime = target.resource.tokenLifetimeSeconds;
-  return delegation ? Math.min(lifetime, Math.floor((delegation.expiresAt - now) / SECOND)) : lifetime;
+  const { resource, until = Number.POSITIVE_INFINITY } = target;
+  return Math.min(resource.tokenLifetimeSeconds, Math.floor((until - now) / SECOND));
 }
 
 /** The scope of everything that a response contains: that of the grant, and that of the access token. */

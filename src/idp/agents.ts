@@ -1,0 +1,71 @@
+import type { Clock } from '../core/kernel/clock.js';
+import type { ModuleContext } from '../core/server/module-context.js';
+import type { Groups } from './groups/service.js';
+import type { Principal } from './oidc/directory.js';
+import type { Revocations } from './oidc/revocations/service.js';
+import { createPermissions, type Permissions } from './permissions/service.js';
+import { EVERY_AGENT, type PermissionDocument } from './permissions/store.js';
+import { findActive, type PrincipalCollection, type PrincipalDocument } from './provisioning/store.js';
+import type { ResourceService } from './resources/service.js';
+
+/** What decides about agents: who answers for them, and their permissions. */
+
+export interface AgentDependencies {
+  people: PrincipalCollection;
+  groups: Groups;
+  resources: Pick<ResourceService, 'find'>;
+  /** They are created later, with what finds principals. */
+  revocations(): Revocations;
+}
+
+export function openPermissions(
+  context: Pick<ModuleContext, 'store' | 'commit' | 'audit' | 'clock' | 'backgroundTasks'>,
+  { groups, resources, revocations }: Omit<AgentDependencies, 'people'>,
+): Permissions {
+  const endTokens = async ({ subject, resource }: Pick<PermissionDocument, 'subject' | 'resource'>) => {
+    if (subject === EVERY_AGENT) {
+      await context.commit([revocations().endingResource(resource)]);
+      return;
+    }
+    const [, group] = /^group:(.*)$/s.exec(subject) ?? [];
+    const agents = group === undefined ? [subject] : await groups.agentsOf(group);
+    for (const agent of agents) await context.commit([revocations().endingAgent(agent, resource)]);
+  };
+  return createPermissions({ ...context, findResource: resources.find, endTokens });
+}
+
+/** Finds the active principal of a `sub`. An agent is active only as long as someone answers for it. */
+export function createReadPrincipal(
+  { people, groups, clock }: Pick<AgentDependencies, 'people' | 'groups'> & { clock: Clock },
+  permissions: Pick<Permissions, 'of'>,
+) {
+  const findPerson = findActive(people, clock);
+
+  const hasOwner = async ({ owner }: PrincipalDocument): Promise<boolean> => {
+    if (owner === undefined) return true;
+    const [, group] = /^group:(.*)$/s.exec(owner) ?? [];
+    return group === undefined ? (await findPerson(owner)) !== null : groups.has(group);
+  };
+
+  /** Adds what decides about the principal; `null` unless it is active. */
+  const complete = async (found: PrincipalDocument | null): Promise<Principal | null> => {
+    const principal = await groups.withGroups(found);
+    if (principal?.kind !== 'agent') return principal;
+    const [isOwned, granted] = await Promise.all([hasOwner(principal), permissions.of(principal)]);
+    return isOwned ? { ...principal, permissions: granted } : null;
+  };
+
+  const findPrincipal = async (sub: string): Promise<Principal | null> => complete(await findPerson(sub));
+
+  return {
+    complete,
+    findPrincipal,
+
+    /** Whether a permission may name it: an agent, a group, or every agent. */
+    async isSubject(subject: string): Promise<boolean> {
+      const [, group] = /^group:(.*)$/s.exec(subject) ?? [];
+      if (group !== undefined) return groups.has(group);
+      return subject === EVERY_AGENT || (await people.findOne({ id: subject, kind: 'agent' })) !== null;
+    },
+  };
+}

@@ -1,0 +1,127 @@
+import { mustBe } from '../../core/config/validation-messages.js';
+import type { RequestSource } from '../../core/http/routes.js';
+import { DisplayName, matchesSchema } from '../../core/http/schemas.js';
+import { DAY, HOUR, isRecent } from '../../core/kernel/clock.js';
+import { type ErrorDetail, invalidFields } from '../../core/kernel/errors.js';
+import { defined } from '../../core/kernel/fields.js';
+import { actorOf, changeDetail } from '../../core/ops/audit.js';
+import { decideAndCommit, type Effect } from '../../core/ops/commit.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
+import { allOf, pagesOf } from '../../core/storage/pages.js';
+import { applyChange } from '../../core/storage/semantics.js';
+import type { Groups } from '../groups/service.js';
+import type { EndSessions, PrincipalCollection, PrincipalDocument } from './store.js';
+
+/** Who answers for agents, what they are for, and when they end. */
+export type Agents = ReturnType<typeof createAgents>;
+
+export interface AgentDetails {
+  /** The `sub` of an active person, or `group:` with a name. */
+  owner?: string | undefined;
+  purpose?: string | undefined;
+  expiresAt?: number | undefined;
+}
+
+/** A null removes the value. */
+export type AgentChange = { [Name in keyof AgentDetails]: AgentDetails[Name] | null };
+
+/** An agent that registered itself ends after this time without a use. */
+export const UNUSED_LIFETIME_MS = 30 * DAY;
+
+/** How precisely the last use is known. */
+const USE_PRECISION_MS = HOUR;
+
+const FIELDS = ['owner', 'purpose', 'expiresAt'] as const;
+
+const fieldsOf = (agent: Pick<PrincipalDocument, (typeof FIELDS)[number]>) =>
+  Object.fromEntries(FIELDS.map((name) => [name, agent[name]]));
+
+export function createAgents(
+  principals: PrincipalCollection,
+  deps: Pick<ModuleContext, 'commit' | 'audit' | 'clock' | 'backgroundTasks'> & {
+    endSessions: EndSessions;
+    groups: Pick<Groups, 'has'>;
+  },
+) {
+  const { commit, audit, clock, backgroundTasks, endSessions, groups } = deps;
+
+  /** @throws VALIDATION_ERROR naming every problem */
+  const validate = async ({ owner, purpose, expiresAt }: AgentChange): Promise<void> => {
+    const problems: ErrorDetail[] = [];
+    if (typeof owner === 'string' && !(await isOwner(owner)))
+      problems.push({ path: 'owner', message: 'is no active person and no group' });
+    if (typeof purpose === 'string' && !matchesSchema(purpose, DisplayName))
+      problems.push({ path: 'purpose', message: mustBe(DisplayName, purpose) });
+    if (typeof expiresAt === 'number' && !(expiresAt > clock.now()))
+      problems.push({ path: 'expires', message: 'must be a time in the future' });
+    if (problems.length > 0) throw invalidFields(...problems);
+  };
+
+  const isOwner = async (owner: string): Promise<boolean> =>
+    owner.startsWith('group:')
+      ? groups.has(owner.slice('group:'.length))
+      : (await principals.findOne({ id: owner, kind: 'human', state: 'active' })) !== null;
+
+  /** There is any number of them, and each request of them is refused already. */
+  const stopAll = async (owner: string, source: RequestSource): Promise<void> => {
+    for await (const agents of pagesOf(principals, { where: { owner }, sort: 'id' }))
+      for (const { id, epoch } of agents)
+        await commit([
+          principals.changing({ id, epoch: epoch ?? null }, { inc: { epoch: 1 } }),
+          await endSessions({ id, ...defined({ epoch }) }),
+          audit.entry({ event: 'agent.stopped', subject: id, ...actorOf(source), detail: `owner ${owner}` }),
+        ]);
+  };
+
+  return {
+    validate,
+
+    /** `null` if it is unknown or no agent. @throws VALIDATION_ERROR naming every problem */
+    change: (sub: string, change: AgentChange, source: RequestSource): Promise<PrincipalDocument | null> =>
+      decideAndCommit(commit, async () => {
+        const found = await principals.findOne({ id: sub });
+        if (found?.kind !== 'agent' || found.state === 'deleted') return { result: null };
+        await validate(change);
+        const set = Object.fromEntries(
+          FIELDS.flatMap((name) => (change[name] ? [[name, change[name]]] : [])),
+        );
+        const changing = {
+          set: { ...set, updatedAt: clock.now() },
+          unset: FIELDS.filter((name) => change[name] === null),
+        };
+        const result = applyChange(found, changing);
+        const detail = changeDetail(fieldsOf(found), fieldsOf(result));
+        const parts = [
+          principals.changing({ id: sub, kind: 'agent', state: found.state }, changing),
+          audit.entry({ event: 'agent.changed', subject: sub, ...actorOf(source), detail }),
+        ];
+        return { parts, result };
+      }),
+
+    /** Ends the tokens of the agents for which a person answers, after the commit with which that person leaves. */
+    stopping: (owner: string, source: RequestSource): Effect => ({
+      writes: [],
+      afterCommit: () => backgroundTasks.run('end of agents', () => stopAll(owner, source)),
+    }),
+
+    /** Those for which a person answers, alone or in a group. */
+    ownedBy: async ({ id, groups: names }: { id: string; groups: readonly string[] }) =>
+      (
+        await allOf(principals, {
+          where: { owner: { in: [id, ...names.map((name) => `group:${name}`)] } },
+          sort: 'id',
+        })
+      ).filter(({ state }) => state !== 'deleted'),
+
+    /** After a code or a token. A failure leaves the previous time, which only makes an agent look unused. */
+    recordUse(agent: Pick<PrincipalDocument, 'id' | 'lastUsedAt' | 'mintedAt'>): void {
+      const { id, lastUsedAt = 0, mintedAt } = agent;
+      const now = clock.now();
+      if (isRecent(lastUsedAt, { now, within: USE_PRECISION_MS })) return;
+      const set = { lastUsedAt: now, ...(mintedAt === undefined && { expiresAt: now + UNUSED_LIFETIME_MS }) };
+      backgroundTasks.run('use of an agent', async () => {
+        await principals.changeOne({ id, kind: 'agent' }, { set });
+      });
+    },
+  };
+}
