@@ -4,6 +4,7 @@ import type { TObject, TProperties } from 'typebox';
 import { parseList, resolveOptions } from '../src/core/config/options.js';
 import { mustBe } from '../src/core/config/validation-messages.js';
 import { DisplayName, matchesSchema } from '../src/core/http/schemas.js';
+import { DAY, systemClock } from '../src/core/kernel/clock.js';
 import { systemRandom } from '../src/core/kernel/secrets.js';
 import { withoutByteOrderMark } from '../src/core/kernel/text.js';
 import { KINDS, type Kind } from '../src/idp/provisioning/store.js';
@@ -21,12 +22,20 @@ export function parseInteger(minimum: number, maximum: number, example: number):
   };
 }
 
-/** A time like 2027-01-31 or 2027-01-31T12:00:00Z, in milliseconds; a day begins in UTC. */
-export function parseTime(text: string): number {
-  const time = /^\d{4}-\d{2}-\d{2}(T[\d:.]+(Z|[+-]\d{2}:\d{2}))?$/.test(text) ? Date.parse(text) : Number.NaN;
-  if (Number.isNaN(time))
-    throw new InvalidArgumentError('Use a day or a time, like 2027-01-31 or 2027-01-31T12:00:00Z.');
-  return time;
+/** When something ends: the end of a day in UTC, or the time itself. */
+export function parseEnd(text: string): number {
+  const isDay = /^\d{4}-\d\d-\d\d$/.test(text);
+  const isTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(text);
+  const time = isDay || isTime ? Date.parse(text) : Number.NaN;
+  // Date.parse reads 31 February as 3 March.
+  const isReal = !Number.isNaN(time) && (isTime || new Date(time).toISOString().startsWith(text));
+  if (!isReal)
+    throw new InvalidArgumentError(
+      `Use a date (2030-01-31) or a time (2030-01-31T12:00:00Z), not '${text}'.`,
+    );
+  const end = isDay ? time + DAY : time;
+  if (end <= systemClock.now()) throw new InvalidArgumentError(`${text} is in the past.`);
+  return end;
 }
 
 /** An option that is `yes` or `no`. */

@@ -3,10 +3,10 @@ import type { ProvisioningAdministration } from '../../src/idp/administration.js
 import { permissionView } from '../../src/idp/permissions/schemas.js';
 import { EVERY_AGENT } from '../../src/idp/permissions/store.js';
 import { MAX_AGENT_KEYS } from '../../src/idp/provisioning/agent-keys.js';
-import { principalView } from '../../src/idp/provisioning/schemas.js';
+import { operatorView, principalView } from '../../src/idp/provisioning/schemas.js';
 import type { AgentKey, PrincipalDocument } from '../../src/idp/provisioning/store.js';
 import type { CommandLine, CommonOptions } from '../command.js';
-import { displayName, parseInteger, parseTime, readJson } from '../options.js';
+import { displayName, parseEnd, parseInteger, readJson } from '../options.js';
 import { COMMAND_SOURCE, findPrincipal, withPrincipal, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
 
@@ -64,7 +64,7 @@ export function define(group: CommandLine): void {
           ...(expires !== undefined && { expiresAt: expires === 'never' ? null : expires }),
         };
         const changed = await administration.agents.change(agent.id, change, COMMAND_SOURCE);
-        answer(options, principalView(changed ?? refuse(agent)));
+        answer(options, operatorView(changed ?? refuse(agent)));
       }),
     );
   definePermissions(group);
@@ -88,7 +88,7 @@ const withDetails = (command: CommandLine): CommandLine =>
     .option('--owner <person>', 'Who answers for it: a handle or group:name; it stops when they leave')
     .option('--purpose <text>', 'What it is for')
     .option('--expires <time>', 'When it ends, like 2027-01-31; never to remove it', (text: string) =>
-      text === 'never' ? text : parseTime(text),
+      text === 'never' ? text : parseEnd(text),
     );
 
 const readOwner = async (administration: ProvisioningAdministration, owner: string): Promise<string> =>
@@ -111,7 +111,7 @@ function definePermissions(group: CommandLine): void {
     .argument('<agent>', AGENT)
     .argument('<uri>', 'Identifier of the API')
     .option('--scopes <scopes>', 'Scopes, separated by commas; all of the API by default', parseList)
-    .option('--until <time>', 'When the permission ends, like 2027-01-31', parseTime)
+    .option('--until <time>', 'When the permission ends, like 2027-01-31', parseEnd)
     .option('--from <networks>', 'Networks from which tokens are requested, like 192.0.2.0/24', parseList)
     .option('--per-hour <number>', 'Access tokens for each agent in an hour', parseInteger(1, 99_999, 60))
     .option('--delegated-only', 'Only for people who let it act for them, never for itself')

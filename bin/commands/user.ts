@@ -1,9 +1,8 @@
 import { addAbortSignal } from 'node:stream';
-import { DAY, systemClock } from '../../src/core/kernel/clock.js';
 import { openUserAdministration, type UserAdministration } from '../../src/saas/administration.js';
 import type { ManagedUser, UserKey } from '../../src/saas/auth/users/users.js';
 import type { CommandLine, CommonOptions } from '../command.js';
-import { displayName, openInput } from '../options.js';
+import { displayName, openInput, parseEnd } from '../options.js';
 import { askPassword, readPassword } from '../password.js';
 import { createProgress } from '../progress.js';
 import { SAAS, withStore } from '../store.js';
@@ -11,7 +10,7 @@ import { complain, fail, say } from '../terminal.js';
 
 type CreateOptions = CommonOptions & { name?: string; verified?: true; passwordStdin?: true };
 type ImportOptions = CommonOptions & { dryRun?: true };
-type GrantOptions = CommonOptions & { until?: string };
+type GrantOptions = CommonOptions & { until?: number };
 
 const CREATE = `Create an account. The command asks for the password on the terminal. The password is never an argument, \
 because other users of the machine can read arguments.`;
@@ -96,6 +95,7 @@ export function define(group: CommandLine): void {
     .option(
       '--until <date>',
       'Last day in UTC (2030-01-31) or a time (2030-01-31T12:00:00Z); default: until revoked',
+      parseEnd,
     )
     .examples(
       'saas-backend user grant ada@example.com pro --until 2030-01-31',
@@ -172,7 +172,7 @@ async function suspend(users: UserAdministration, by: UserKey): Promise<ManagedU
 }
 
 async function grant(user: string, plan: string, options: GrantOptions, command: CommandLine): Promise<void> {
-  const until = parseUntil(options, command);
+  const { until } = options;
   if (plan === 'free' && until !== undefined) {
     command.error('error: the plan free revokes a grant at once and takes no --until.');
   }
@@ -182,24 +182,6 @@ async function grant(user: string, plan: string, options: GrantOptions, command:
       : users.grant(by, { plan, ...(until !== undefined && { until }) }),
   );
   await apply(user, options, command);
-}
-
-/** The end of a day, or the time itself. */
-function parseUntil({ until }: GrantOptions, command: CommandLine): number | undefined {
-  if (until === undefined) return undefined;
-  const isDay = /^\d{4}-\d\d-\d\d$/.test(until);
-  const isTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(until);
-  const time = isDay || isTime ? Date.parse(until) : Number.NaN;
-  // Date.parse reads 31 February as 3 March.
-  const isReal = !Number.isNaN(time) && (isTime || new Date(time).toISOString().startsWith(until));
-  if (!isReal) {
-    command.error(
-      `error: --until takes a date (2030-01-31) or a time (2030-01-31T12:00:00Z), not '${until}'.`,
-    );
-  }
-  const end = isDay ? time + DAY : time;
-  if (end <= systemClock.now()) command.error(`error: --until ${until} is in the past.`);
-  return end;
 }
 
 /** An action that calls `work` for one user and shows the user that it returns. */

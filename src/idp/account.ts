@@ -43,7 +43,7 @@ export function createAccount(context: IdpContext, deps: AccountDependencies): A
 
 /** What the account pages show and change. */
 function createSources({ audit, accountData }: IdpContext, deps: AccountDependencies): AccountSources {
-  const { principals, directory, verification } = deps.provisioning;
+  const { principals, directory, agents, verification } = deps.provisioning;
   const { sessions, delegations } = deps.oidc;
   const { consents, resources } = deps;
 
@@ -116,6 +116,22 @@ function createSources({ audit, accountData }: IdpContext, deps: AccountDependen
       },
       async disconnect({ id }, clientId, { ip }) {
         await consents.revoke(id, clientId, ip);
+      },
+    },
+    agents: {
+      async list(sub) {
+        const person = await deps.directory.findPrincipal(sub);
+        const found = person ? await agents.ownedBy(person) : [];
+        return found.map((agent) => ({
+          ...agent,
+          name: agent.name ?? agent.handle,
+          isStopped: agent.state !== 'active',
+        }));
+      },
+      async stop({ id, handle }, agent, source) {
+        const person = await deps.directory.findPrincipal(id);
+        const isOwned = person && (await agents.ownedBy(person)).some((one) => one.id === agent);
+        if (isOwned) await directory.disable(agent, { ...source, by: handle });
       },
     },
     delegations: {

@@ -206,6 +206,47 @@ t.test(
   },
 );
 
+t.test('permissions and owners of agents', async (t) => {
+  const { type } = await both(t);
+  const uri = 'https://files.example.test';
+  await type(['resource', 'add', uri, '--scopes', 'files:read,files:write']);
+  await type(['group', 'add', 'research']);
+  const minted = ['agent', 'mint', 'scout@agents.example', '--owner', 'group:research', '--json'];
+  const agent = (await type(minted)).json;
+  const terms = [
+    '--scopes',
+    'files:read',
+    '--until',
+    '2099-01-31',
+    '--from',
+    '192.0.2.0/24',
+    '--delegated-only',
+  ];
+  const allowed = await type(['agent', 'allow', agent.handle, uri, ...terms, '--per-hour', '60', '--json']);
+  t.match(allowed.json, {
+    ...{ agent: agent.handle, resource: uri, scopes: ['files:read'], until: '2099-02-01T00:00:00.000Z' },
+    ...{ networks: ['192.0.2.0/24'], tokens_per_hour: 60, delegated_only: true },
+  });
+  await type(['agent', 'allow', 'group:research', uri]);
+  await type(['agent', 'allow', '*', uri]);
+  const listed = (await type(['agent', 'permissions', '--json'])).json.permissions;
+  t.same(listed.map((one: { agent: string }) => one.agent).sort(), ['*', 'group:research', agent.handle]);
+  t.match((await type(['agent', 'disallow', agent.handle, uri, '--json'])).json, { withdrawn: true });
+  t.match(await type(['agent', 'disallow', agent.handle, uri]), { code: 1, err: /has no permission for/ });
+  const changes = ['--owner', '', '--purpose', 'Reports', '--expires', '2099-01-31', '--json'];
+  t.match(await type(['agent', 'update', agent.handle, ...changes]), {
+    json: { purpose: 'Reports', expires_at: '2099-02-01T00:00:00.000Z' },
+  });
+  for (const [args, err] of [
+    [['agent', 'allow', 'nobody', uri], /No principal has the handle nobody/],
+    [['agent', 'allow', 'group:nothing', uri], /There is no group nothing/],
+    [['agent', 'allow', agent.handle, 'https://x.test'], /resource is not registered/],
+    [['agent', 'allow', agent.handle, uri, '--until', '2099-02-31'], /2099-02-31/],
+    [['agent', 'update', agent.handle, '--owner', 'nobody'], /No principal has the handle nobody/],
+  ] as const)
+    t.match(await type([...args]), { code: /1|2/, err }, args.join(' '));
+});
+
 t.test('resources: only the host adds, changes and removes them', async (t) => {
   const { idp, type, file } = await both(t);
   const uri = 'https://files.example.test';

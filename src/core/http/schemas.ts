@@ -76,6 +76,13 @@ const TIMESTAMP = Symbol('timestamp');
 /** ISO 8601, UTC, milliseconds. In responses only: it does not validate. */
 export const Timestamp: TString = Object.assign(Type.String(), { [TIMESTAMP]: true });
 
+/** A time that a client sends. */
+export const Time = Type.String({
+  accepts: 'a time like 2030-01-31T12:00:00Z',
+  maxLength: 40,
+  pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,6})?)?(Z|[+-]\\d\\d:\\d\\d)$',
+});
+
 /** Whether a schema is `Timestamp`. A `format` in the schema would make the serializer slower. */
 export const isTimestamp = (schema: unknown): boolean =>
   typeof schema === 'object' && schema !== null && TIMESTAMP in schema;

@@ -6,6 +6,7 @@ import { logoutFailuresPlugin } from './logout-failures.js';
 import { mailsPlugin } from './mails.js';
 import { metadataClientsPlugin } from './metadata-clients.js';
 import { overviewPlugin } from './overview.js';
+import { permissionActionsPlugin } from './permissions.js';
 import { principalPagePlugin } from './principal.js';
 import { principalActionsPlugin } from './principal-actions.js';
 import { principalListsPlugin } from './principals.js';
@@ -29,6 +30,7 @@ const SECTIONS = [
 
 const PLUGINS = [
   ...[overviewPlugin, principalListsPlugin, principalPagePlugin, principalActionsPlugin, groupsPlugin],
+  permissionActionsPlugin,
   ...[clientsPlugin, logoutFailuresPlugin, resourcesPlugin, metadataClientsPlugin, mailsPlugin, auditPlugin],
 ];
 

@@ -10,6 +10,7 @@ import type { ActiveDelegation } from '../oidc/delegations/service.js';
 import type { SessionDocument } from '../oidc/store.js';
 import type { ClientDocument, PrincipalDocument } from '../provisioning/store.js';
 import { AUDIT_COLUMNS } from './audit.js';
+import { permissionTable } from './permissions.js';
 import { kindOf } from './principals.js';
 import type { ConsoleServices } from './sources.js';
 
@@ -29,10 +30,14 @@ function actionsOf({ kind, state }: PrincipalDocument): Link[] {
   if (state === 'disabled') links.push({ path: 'enable', label: 'Enable' });
   else links.push({ path: 'disable', label: 'Disable' });
   if (kind === 'human') links.push({ path: 'email', label: 'Change the e-mail address' });
+  else
+    links.push({ path: 'allow', label: 'Let it use an API' }, { path: 'details', label: 'Change the owner' });
   return [...links, { path: 'metadata', label: 'Change metadata' }, { path: 'delete', label: 'Delete' }];
 }
 
-function principalFacts(principal: PrincipalDocument & { groups: readonly string[] }): DetailRow[] {
+type Shown = PrincipalDocument & { groups: readonly string[]; ownerName?: string };
+
+function principalFacts(principal: Shown): DetailRow[] {
   const {
     id,
     handle,
@@ -44,6 +49,9 @@ function principalFacts(principal: PrincipalDocument & { groups: readonly string
     updatedAt,
     groups,
     keys = [],
+    purpose,
+    expiresAt,
+    lastUsedAt,
   } = principal;
   return [
     { label: 'User name', text: handle },
@@ -53,6 +61,18 @@ function principalFacts(principal: PrincipalDocument & { groups: readonly string
     { label: 'Kind', text: kindOf(principal) },
     ...keys.map(({ id, jwk }) => ({ label: `Public key (${jwk.crv})`, text: id, isCode: true })),
     { label: 'State', text: state },
+    ...(principal.kind === 'agent'
+      ? [
+          { label: 'Owner', text: principal.ownerName ?? 'the operators' },
+          { label: 'Purpose', text: purpose ?? '–' },
+          {
+            label: 'Registered itself',
+            text: principal.mintedAt === undefined ? 'yes: its name is its own claim' : 'no',
+          },
+          { label: 'Ends', time: toTimestampOrNull(expiresAt) },
+          { label: 'Last used', time: toTimestampOrNull(lastUsedAt) },
+        ]
+      : []),
     { label: 'Groups', text: groups.join(', ') || null },
     ...Object.entries(principal.metadata ?? {}).map(([label, value]) => ({ label, text: String(value) })),
     { label: 'Operator since', time: toTimestampOrNull(operatorSince) },
@@ -144,22 +164,25 @@ export async function principalPagePlugin(
   fastify: FastifyTypebox,
   { console, sources }: ConsoleServices,
 ): Promise<void> {
-  registerDetail<PrincipalDocument & { groups: readonly string[] }>(fastify, console, {
+  registerDetail<Shown>(fastify, console, {
     path: 'principals/:sub',
     section: 'principals',
     async find({ sub = '' }) {
       const principal = await sources.groups.withGroups(await sources.principals.get(sub));
       if (!principal) throw httpErrors.NOT_FOUND();
-      return principal;
+      const { owner = '' } = principal;
+      const ownerName = (await sources.principals.get(owner))?.handle ?? owner.replace(':', ' ');
+      return { ...principal, ...(ownerName && { ownerName }) };
     },
     async view(principal, root) {
       const { id, kind, handle } = principal;
       const isAgent = kind === 'agent';
-      const [sessions, consents, delegations, records] = await Promise.all([
+      const [sessions, consents, delegations, records, permissions] = await Promise.all([
         sources.sessions.list(principal),
         sources.consents.list(id),
         sources.delegations.list(isAgent ? { agent: id } : { person: id }),
         sources.audit.search({ subjects: [id], limit: LISTED_RECORDS }),
+        isAgent ? sources.permissions.of(principal) : [],
       ]);
       const applications = await Promise.all(
         consents.map(async (consent) => ({
@@ -173,6 +196,7 @@ export async function principalPagePlugin(
         facts: principalFacts(principal),
         actions: actionsOf(principal).map(({ path, label }) => ({ href: `${id}/${path}`, label })),
         tables: [
+          ...(isAgent ? [permissionTable(permissions, page, root)] : []),
           sessionTable(sessions, page, root),
           applicationTable(applications, root),
           ...(delegations.length > 0 ? [delegationTable(delegations, { isAgent, page, root })] : []),

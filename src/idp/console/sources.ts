@@ -10,6 +10,7 @@ import type { EmailModule } from '../../shared/email/module.js';
 import type { Groups } from '../groups/service.js';
 import type { ConsentService } from '../oidc/consents.js';
 import type { OidcModule } from '../oidc/module.js';
+import type { Permissions } from '../permissions/service.js';
 import type { ProvisioningModule } from '../provisioning/module.js';
 import type { RegistrationModule } from '../registration/module.js';
 import type { ResourceService } from '../resources/service.js';
@@ -20,6 +21,7 @@ export interface ConsoleDependencies {
   consents: ConsentService;
   resources: ResourceService;
   groups: Groups;
+  permissions: Permissions;
   registration: RegistrationModule | undefined;
   email: EmailModule | undefined;
 }
@@ -29,9 +31,9 @@ export type ConsoleSources = ReturnType<typeof createConsoleSources>;
 
 export function createConsoleSources(
   { store, accountData, audit }: Pick<ModuleContext, 'store' | 'accountData' | 'audit'>,
-  { provisioning, oidc, consents, resources, groups, registration, email }: ConsoleDependencies,
+  { provisioning, oidc, consents, resources, groups, permissions, registration, email }: ConsoleDependencies,
 ) {
-  const { principals, directory, links, clients } = provisioning;
+  const { principals, directory, links, clients, agents } = provisioning;
   const { sessions, delegations, logoutFailures, publishedKeys: keys } = oidc;
   return {
     principals: {
@@ -46,7 +48,19 @@ export function createConsoleSources(
         principals.mintAgent(input, source, true),
       rotate: principals.rotate,
     },
-    ...{ links, clients, groups, sessions, consents, delegations, resources, logoutFailures, keys },
+    ...{
+      links,
+      clients,
+      agents,
+      groups,
+      permissions,
+      sessions,
+      consents,
+      delegations,
+      resources,
+      logoutFailures,
+      keys,
+    },
     /** Absent unless clients may name themselves. */
     metadataClients: registration?.metadataClients,
     audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), entry: audit.entry },

@@ -1,5 +1,5 @@
-import { type Circumstances, type Permission, permitAt } from '../permissions/rules.js';
 import { type Client, isSelfRegistered, type Principal } from './directory.js';
+import { type Circumstances, type Permission, type Permit, permitAt } from './permits.js';
 import type { Target } from './resources.js';
 
 /** Who may use an application and an API: every sign-in and every grant asks `findRefusal`. */
@@ -50,14 +50,15 @@ export function findRefusal(
       return refuse(`The principal is in none of the groups that may use the resource ${identifier}.`, {
         isByGroup: true,
       });
-    if (isSelfRegistered(principal) && !admitsSelfRegistered)
-      return refuse(
-        `The resource ${identifier} does not admit ${who} who registered themselves (idp resource update --self-registered yes).`,
-      );
-    if (kind === 'human') continue;
-    const permit = permitAt(resource, principal.permissions ?? [], circumstances);
-    if (!permit)
-      return refuse(`The agent has no permission for the resource ${identifier} (idp agent allow).`);
+    if (kind === 'human') {
+      if (isSelfRegistered(principal) && !admitsSelfRegistered)
+        return refuse(
+          `The resource ${identifier} does not admit people who registered themselves (idp resource update --self-registered yes).`,
+        );
+      continue;
+    }
+    const permit = permitOf(principal, resource, circumstances);
+    if (!permit) return refuse(noPermission(resource));
     const missing = scopes.filter((name) => !permit.scopes.has(name));
     if (missing.length > 0)
       return refuse(`The agent has no permission for ${missing.join(' ')} at the resource ${identifier}.`, {
@@ -66,6 +67,21 @@ export function findRefusal(
   }
   return null;
 }
+
+/** What an agent may do at a resource. What every agent may do there is not for those that registered themselves. */
+export function permitOf(
+  agent: Pick<Applicant, 'permissions' | 'invitedAt' | 'mintedAt' | 'operatorSince'>,
+  resource: Pick<Target['resource'], 'id' | 'admitsSelfRegistered'>,
+  circumstances: Circumstances,
+): Permit | null {
+  const { permissions = [] } = agent;
+  const isStranger = isSelfRegistered(agent) && !resource.admitsSelfRegistered;
+  const own = isStranger ? permissions.filter(({ isForEveryone }) => !isForEveryone) : permissions;
+  return permitAt(resource, own, circumstances);
+}
+
+export const noPermission = ({ identifier }: Pick<Target['resource'], 'identifier'>): string =>
+  `The agent has no permission for the resource ${identifier} (idp agent allow).`;
 
 const isInAdmittedGroup = (
   { admittedGroups }: { admittedGroups?: readonly string[] },

@@ -1,10 +1,10 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import type { FactorService } from '../../shared/factors/service.js';
 import type { PasskeyService } from '../../shared/passkeys/service.js';
-import type { Permission } from '../permissions/rules.js';
 import type { PrincipalDirectory } from '../provisioning/directory.js';
 import type { Principals } from '../provisioning/principals.js';
 import type { ClientDocument, PrincipalDocument } from '../provisioning/store.js';
+import type { Permission } from './permits.js';
 
 /** Access to principals and clients. */
 
@@ -14,7 +14,13 @@ export interface Principal extends PrincipalDocument {
   permissions?: readonly Permission[];
 }
 
-export { isSelfRegistered } from '../provisioning/store.js';
+/** Whether the principal has registered itself, so that its name is its own claim. */
+export const isSelfRegistered = ({
+  invitedAt,
+  mintedAt,
+  operatorSince,
+}: Pick<Principal, 'invitedAt' | 'mintedAt' | 'operatorSince'>): boolean =>
+  (invitedAt ?? mintedAt ?? operatorSince) === undefined;
 
 /** One that is registered, or one whose identifier is the address of its metadata. */
 export interface Client extends Omit<ClientDocument, 'origin' | 'createdAt'> {

@@ -4,6 +4,7 @@ import {
   Closed,
   Next,
   Nullable,
+  Time,
   Timestamp,
   toTimestamp,
   toTimestampOrNull,
@@ -14,6 +15,7 @@ import type { PermissionDocument } from './store.js';
 const Agent = Type.String({
   description: 'The `sub` of an agent, `group:` with the name of a group, or `*` for every agent.',
   maxLength: 256,
+  pattern: '^(u_[0-9a-f]{32}|group:[a-z0-9._:@+-]{1,64}|\\*)$',
 });
 
 const Resource = Type.String({ description: 'The identifier of the API.', maxLength: 512 });
@@ -30,7 +32,7 @@ export const PermissionBody = Closed({
       minItems: 1,
     }),
   ),
-  until: Type.Optional(Timestamp),
+  until: Type.Optional(Time),
   networks: Type.Optional(
     Type.Array(Type.String({ maxLength: 64 }), {
       description: 'From where tokens are requested, like `192.0.2.0/24`.',

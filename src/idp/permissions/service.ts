@@ -8,11 +8,17 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Page, Write } from '../../core/storage/collection.js';
 import { allOf, pagesOf, readPage } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
-import { readNetwork } from './rules.js';
+import { readNetwork } from './networks.js';
 import { EVERY_AGENT, type PermissionDocument, permissionCollection, subjectOfGroup } from './store.js';
 
 /** Which agents may do what at which resources. */
 export type Permissions = ReturnType<typeof createPermissions>;
+
+/** A permission as an agent has it. */
+export interface HeldPermission extends PermissionDocument {
+  /** Whether every agent has it. */
+  isForEveryone: boolean;
+}
 
 /** Scopes and conditions of a permission. */
 export interface Terms {
@@ -100,13 +106,7 @@ export function createPermissions(deps: PermissionDependencies) {
 
   return {
     /** Those that an agent has now, by itself, by its groups, or as every agent. */
-    async of({
-      id,
-      groups,
-    }: {
-      id: string;
-      groups: readonly string[];
-    }): Promise<readonly PermissionDocument[]> {
+    async of({ id, groups }: { id: string; groups: readonly string[] }): Promise<HeldPermission[]> {
       const subjects = [id, EVERY_AGENT, ...groups.map(subjectOfGroup)];
       const { items } = await permissions.page({
         where: { subject: { in: subjects } },
@@ -114,7 +114,9 @@ export function createPermissions(deps: PermissionDependencies) {
         limit: MAX_READ,
       });
       const now = clock.now();
-      return items.filter(({ until = Number.POSITIVE_INFINITY }) => until > now);
+      return items
+        .filter(({ until = Number.POSITIVE_INFINITY }) => until > now)
+        .map((one) => ({ ...one, isForEveryone: one.subject === EVERY_AGENT }));
     },
 
     /** Whether the group gives its agents any. */

@@ -6,6 +6,7 @@ import {
   DisplayName,
   Next,
   PasswordInput,
+  Time,
   Timestamp,
   toTimestamp,
 } from '../../core/http/schemas.js';
@@ -14,7 +15,7 @@ import { newToken, secretWeakness } from '../../core/kernel/secrets.js';
 import type { Page } from '../../core/storage/collection.js';
 import { nativeSchemeProblem } from './client-uris.js';
 import { ID_TOKEN_ALGORITHMS } from './clients.js';
-import { type ClientDocument, isSelfRegistered, KINDS, type PrincipalDocument } from './store.js';
+import { type ClientDocument, KINDS, type PrincipalDocument } from './store.js';
 
 export const provisioningOptions = {
   disableSignup: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
@@ -89,14 +90,14 @@ const agent = {
       description:
         'Who answers for the agent: the `sub` of a person, or `group:` with a name. It stops when they leave.',
       maxLength: 256,
+      pattern: '^(u_[0-9a-f]{32}|group:[a-z0-9._:@+-]{1,64})$',
     }),
   ),
   purpose: Type.Optional(DisplayName),
-  expires_at: Type.Optional(Timestamp),
 };
 
 export const AgentBody = Type.Object(
-  { ...identity, ...agent, kind: Untyped, password: Untyped },
+  { ...identity, ...agent, expires_at: Type.Optional(Time), kind: Untyped, password: Untyped },
   NAMED_FIELDS,
 );
 
@@ -132,6 +133,7 @@ export const PrincipalView = Type.Object({
   updated_at: Timestamp,
   metadata: Type.Optional(Metadata),
   ...agent,
+  expires_at: Type.Optional(Timestamp),
   last_used_at: Type.Optional(Timestamp),
   self_registered: Type.Boolean({ description: 'Whether its name is its own claim.' }),
   invite_expires_at: Type.Optional(Timestamp),
@@ -341,6 +343,7 @@ export function principalView({ id, handle, email, kind, name, createdAt }: Prin
 
 export function operatorView(principal: PrincipalDocument) {
   const { state, metadata, linkExpiresAt, updatedAt, owner, purpose, expiresAt, lastUsedAt } = principal;
+  const { invitedAt, mintedAt, operatorSince } = principal;
   return {
     ...principalView(principal),
     state,
@@ -349,7 +352,7 @@ export function operatorView(principal: PrincipalDocument) {
     ...defined({ owner, purpose }),
     ...(expiresAt !== undefined && { expires_at: toTimestamp(expiresAt) }),
     ...(lastUsedAt !== undefined && { last_used_at: toTimestamp(lastUsedAt) }),
-    self_registered: isSelfRegistered(principal),
+    self_registered: (invitedAt ?? mintedAt ?? operatorSince) === undefined,
     ...(state === 'invited' &&
       linkExpiresAt !== undefined && { invite_expires_at: toTimestamp(linkExpiresAt) }),
   };

@@ -203,14 +203,6 @@ export function principalCollection(store: Store): PrincipalCollection {
  */
 export type EndSessions = (principal: Pick<PrincipalDocument, 'id' | 'epoch'>) => Promise<Effect>;
 
-/** Whether the principal has registered itself, so that its name is its own claim. */
-export const isSelfRegistered = ({
-  invitedAt,
-  mintedAt,
-  operatorSince,
-}: Pick<PrincipalDocument, 'invitedAt' | 'mintedAt' | 'operatorSince'>): boolean =>
-  (invitedAt ?? mintedAt ?? operatorSince) === undefined;
-
 /** Whether an agent has reached its end. */
 export const hasEnded = ({ expiresAt }: Pick<PrincipalDocument, 'expiresAt'>, now: number): boolean =>
   expiresAt !== undefined && expiresAt <= now;

@@ -7,6 +7,7 @@ import { matchesSchema, OptionalName } from '../../core/http/schemas.js';
 import type { PersonGuard, PersonGuardOptions, SignedIn } from './guard.js';
 import {
   AccountQuery,
+  AgentBody,
   ApplicationBody,
   DelegationBody,
   EmptyBody,
@@ -15,7 +16,7 @@ import {
   noticeIn,
   SessionBody,
 } from './schemas.js';
-import type { AccountSources, Application, Delegation, Session } from './sources.js';
+import type { AccountSources, Application, Delegation, OwnedAgent, Session } from './sources.js';
 
 export interface AccountModuleOptions extends PersonGuardOptions {
   sources: AccountSources;
@@ -45,7 +46,7 @@ export interface Section {
 /** The page on which people see their account, with the forms to change it. */
 export async function accountPagePlugin(fastify: FastifyTypebox, options: AccountOptions): Promise<void> {
   const { guard, sources, pages, path } = options;
-  const { people, sessions, applications, delegations, verification, factors, passkeys } = sources;
+  const { people, sessions, applications, agents, delegations, verification, factors, passkeys } = sources;
   const config = access('person', { page: true });
   const recently = access('recent-person', { page: true });
 
@@ -91,6 +92,11 @@ export async function accountPagePlugin(fastify: FastifyTypebox, options: Accoun
       delegations.end(principal, form.delegation, source),
     );
 
+  if (agents)
+    addEnding('/agents/stop', AgentBody, 'agent-stopped', ({ principal }, { agent }, source) =>
+      agents.stop(principal, agent, source),
+    );
+
   if (verification) {
     fastify.post('/verification', { config, schema: { body: EmptyBody } }, async (request, reply) => {
       pages.keepForm(request, await accountPage(request));
@@ -115,14 +121,16 @@ export async function accountPagePlugin(fastify: FastifyTypebox, options: Accoun
     } = {},
   ): Promise<Page> {
     const { principal, session } = guard.personOf(request);
-    const [open, connected, delegated = [], factor, factorRequiredFrom, owned = []] = await Promise.all([
-      sessions.list(principal, session),
-      applications?.list(principal.id),
-      delegations?.list(principal.id),
-      factors?.stateOf(principal.id),
-      factors?.requiredFrom(principal),
-      passkeys?.list(principal.id),
-    ]);
+    const [open, connected, answered = [], delegated = [], factor, factorRequiredFrom, owned = []] =
+      await Promise.all([
+        sessions.list(principal, session),
+        applications?.list(principal.id),
+        agents?.list(principal.id),
+        delegations?.list(principal.id),
+        factors?.stateOf(principal.id),
+        factors?.requiredFrom(principal),
+        passkeys?.list(principal.id),
+      ]);
     const view = {
       path: path(),
       handle: principal.handle,
@@ -136,6 +144,8 @@ export async function accountPagePlugin(fastify: FastifyTypebox, options: Accoun
         applications: connected.map(viewOfApplication),
         hasApplications: connected.length > 0,
       }),
+      agents: answered.map(viewOfAgent),
+      hasAgents: answered.length > 0,
       delegations: delegated.map(viewOfDelegation),
       hasDelegations: delegated.length > 0,
       sections: options.sections?.() ?? [],
@@ -186,8 +196,14 @@ const viewOfDelegation = ({ id, agent, resource, permits, expiresAt, lastUsedAt 
   resource,
   permits,
   until: message('account.until', { when: longTime(expiresAt) }),
-  used:
-    lastUsedAt === undefined
-      ? message('account.never-used')
-      : message('account.last-used', { when: longTime(lastUsedAt) }),
+  used: usedAt(lastUsedAt),
 });
+
+const viewOfAgent = ({ id, handle, name, purpose = '', expiresAt, lastUsedAt, isStopped }: OwnedAgent) => ({
+  ...{ agent: id, handle, name, purpose, isStopped },
+  until: expiresAt === undefined ? '' : message('account.until', { when: longTime(expiresAt) }),
+  used: usedAt(lastUsedAt),
+});
+
+const usedAt = (time: number | undefined): Localized =>
+  time === undefined ? message('account.never-used') : message('account.last-used', { when: longTime(time) });

@@ -28,6 +28,10 @@ export const DelegationBody = formOf({
   delegation: Type.String({ accepts: 'the ID of a delegation', maxLength: 64, pattern: '^[\\w-]+$' }),
 });
 
+export const AgentBody = formOf({
+  agent: Type.String({ accepts: 'the ID of an agent', maxLength: 64, pattern: '^[\\w-]+$' }),
+});
+
 export const EmptyBody = formOf({});
 
 const Code = Type.String({ maxLength: 64, writeOnly: true });
@@ -65,6 +69,7 @@ export const NOTICES = {
   'sessions-ended': 'account.done.sessions-ended',
   disconnected: 'account.done.disconnected',
   'delegation-ended': 'account.done.delegation-ended',
+  'agent-stopped': 'account.done.agent-stopped',
   'factor-removed': 'account.done.factor-removed',
   'passkey-added': 'account.done.passkey-added',
   'passkey-renamed': 'account.done.passkey-renamed',

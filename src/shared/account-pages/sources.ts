@@ -75,6 +75,12 @@ export interface AccountSources {
     list(sub: string): Promise<Delegation[]>;
     end(person: Person, id: string, source: RequestSource): Promise<void>;
   };
+  /** Absent in a product without agents. */
+  agents?: {
+    /** Those for which the person answers. */
+    list(sub: string): Promise<OwnedAgent[]>;
+    stop(person: Person, agent: string, source: RequestSource): Promise<void>;
+  };
   /** Absent without a mail server. */
   verification: AddressVerification | undefined;
   /** Absent if they are not configured. */
@@ -134,6 +140,17 @@ export interface Delegation {
   permits: readonly string[];
   expiresAt: number;
   lastUsedAt?: number;
+}
+
+/** An agent for which a person answers. */
+export interface OwnedAgent {
+  id: string;
+  handle: string;
+  name: string;
+  purpose?: string;
+  expiresAt?: number;
+  lastUsedAt?: number;
+  isStopped: boolean;
 }
 
 /** An API that an application may use. */

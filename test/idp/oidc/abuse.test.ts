@@ -107,6 +107,7 @@ t.test('every field accepts only one string', async (t) => {
     '/account/sessions/end': ['form', 'sid'],
     '/account/applications/disconnect': ['form', 'client_id'],
     '/account/delegations/end': ['form', 'delegation'],
+    '/account/agents/stop': ['form', 'agent'],
     '/account/delete': ['form', 'confirm', 'password'],
     '/revoke': ['token', 'token_type_hint', 'client_id', 'client_secret'],
     '/introspect': ['token', 'token_type_hint', 'client_id', 'client_secret'],

@@ -5,6 +5,7 @@ import { createCommit } from '../../../src/core/ops/commit.js';
 import { createAgents } from '../../../src/idp/provisioning/agents.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import { basic, PASSWORD } from '../../kit/app.js';
+import { signInAt } from '../../kit/delegations.js';
 import { NO_EFFECT, SILENT_AUDIT } from '../../kit/effects.js';
 import { addGroups, groupsIn } from '../../kit/groups.js';
 import { idpApp, idpStore, search } from '../../kit/idp.js';
@@ -45,6 +46,27 @@ t.test('an agent stops with the person who answers for it', async (t) => {
   t.same([await isActive(first), await isActive(second)], [false, true]);
   await idp.admin('POST', `/v1/principals/${owner.sub}/enable`);
   t.equal((await ask(agent)).status, 200, 'the person is back');
+});
+
+t.test('the person stops the agent on the account page, and no other one', async (t) => {
+  const { idp, mint, ask, get } = await start(t);
+  const [owner, stranger] = [await idp.makeHuman(), await idp.makeHuman()];
+  const agent = await mint({ owner: owner.sub, name: 'Scout', purpose: 'Weekly reports' });
+  const pageOf = async (person: typeof owner) => {
+    const browser = await signInAt(idp, person);
+    return { browser, page: await browser.open(`${await idp.listen()}/account`) };
+  };
+  const own = await pageOf(owner);
+  t.match(own.page.body, /Scout[\s\S]*Weekly reports/);
+  const other = await pageOf(stranger);
+  t.notMatch(other.page.body, 'Scout');
+  const action = '/account/agents/stop';
+  const forged = { ...other.page.form('/account/name'), action: (await idp.listen()) + action };
+  await other.browser.send({ ...other.page, form: () => forged }, { agent: agent.sub });
+  t.equal((await ask(agent)).status, 200);
+  t.match(await own.browser.submit(own.page, {}, action), { status: 200, body: /has stopped/ });
+  t.equal((await ask(agent)).status, 401);
+  t.match(await get(agent.sub), { state: 'disabled' });
 });
 
 t.test('an agent of a group stops with the group, and not with its members', async (t) => {
@@ -103,7 +125,8 @@ t.test('an owner or an end that is not possible is refused', async (t) => {
   const { idp } = await start(t);
   const agent = await idp.mintAgent();
   const cases = [
-    { owner: 'u_nobody' },
+    { owner: `u_${'0'.repeat(32)}` },
+    { owner: 'ada' },
     { owner: agent.sub },
     { owner: 'group:nothing' },
     { expires_at: '2020-01-01T00:00:00Z' },

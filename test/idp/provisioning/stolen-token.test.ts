@@ -284,7 +284,7 @@ type Call = [method: string, path: string, fields?: Record<string, string>];
 const consoleCalls = (sub: string, clientId: string): Call[] => {
   const pages = ['', '/', '/principals', '/principals.csv', '/invitations', '/clients', '/keys', '/audit'];
   const changes = [
-    ...['disable', 'enable', 'delete', 'reset', 'rotate', 'email'].map(
+    ...['disable', 'enable', 'delete', 'reset', 'rotate', 'email', 'allow', 'details'].map(
       (verb) => `/principals/${sub}/${verb}`,
     ),
     ...['update', 'rotate', 'delete'].map((verb) => `/clients/${clientId}/${verb}`),
@@ -310,6 +310,7 @@ const accountCalls = (sid: string, clientId: string): Call[] => [
   ['POST', '/account/sessions/end-others', {}],
   ['POST', '/account/applications/disconnect', { client_id: clientId }],
   ['POST', '/account/delegations/end', { delegation: `dlg_${'0'.repeat(32)}` }],
+  ['POST', '/account/agents/stop', { agent: `u_${'0'.repeat(32)}` }],
   ['POST', '/account/delete', { password: MINE }],
 ];
 

@@ -1,8 +1,9 @@
 import { HOUR } from '../../../core/kernel/clock.js';
 import { fixedWindow } from '../../../core/throttle/throttle.js';
-import { type Circumstances, permitAt } from '../../permissions/rules.js';
+import { noPermission, permitOf } from '../admission.js';
 import type { Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
+import type { Circumstances } from '../permits.js';
 import type { Target } from '../resources.js';
 import type { OidcShared } from '../shared.js';
 
@@ -18,13 +19,8 @@ export async function permittedTarget(
   { ip, isDelegated }: Circumstances & { ip: string },
   { throttle, directory }: Pick<OidcShared, 'throttle' | 'directory'>,
 ): Promise<Target> {
-  const { id, permissions = [] } = agent;
-  const { identifier } = resource;
-  const permit = permitAt(resource, permissions, { ip, isDelegated });
-  if (!permit)
-    throw oidcErrors.invalid_target({
-      message: `The agent has no permission for the resource ${identifier} (idp agent allow).`,
-    });
+  const permit = permitOf(agent, resource, { ip, isDelegated });
+  if (!permit) throw oidcErrors.invalid_target({ message: noPermission(resource) });
   const permitted = scopes.filter((name) => permit.scopes.has(name));
   const isUnlimited = permit.permissions.some(
     (one) => one.tokensPerHour === undefined && permitted.every((name) => one.scopes.includes(name)),
@@ -32,7 +28,7 @@ export async function permittedTarget(
   if (!isUnlimited)
     for (const { id: permission, tokensPerHour: most } of permit.permissions)
       if (most !== undefined)
-        await throttle.countKey(fixedWindow('agent-tokens', most, HOUR), `${id} ${permission}`, ip);
+        await throttle.countKey(fixedWindow('agent-tokens', most, HOUR), `${agent.id} ${permission}`, ip);
   directory.recordAgentUse(agent);
   const until = Math.min(end, permit.until ?? Number.POSITIVE_INFINITY);
   return { resource, scopes: permitted, ...(until !== Number.POSITIVE_INFINITY && { until }) };

@@ -1,12 +1,13 @@
 import { BlockList, isIP } from 'node:net';
 import { familyOf } from '../../core/kernel/addresses.js';
-import type { PermissionDocument } from './store.js';
+import type { HeldPermission } from '../permissions/service.js';
 
 /** What permissions allow in a given request. */
 
+/** A permission as an agent has it. */
 export type Permission = Pick<
-  PermissionDocument,
-  'id' | 'subject' | 'resourceId' | 'scopes' | 'until' | 'networks' | 'tokensPerHour' | 'delegatedOnly'
+  HeldPermission,
+  'id' | 'resourceId' | 'scopes' | 'until' | 'networks' | 'tokensPerHour' | 'delegatedOnly' | 'isForEveryone'
 >;
 
 export interface Circumstances {
@@ -46,19 +47,10 @@ export function permitAt(
   };
 }
 
-/** @param network as `readNetwork` returns it */
+/** @param network in CIDR notation */
 function contains(network: string, ip: string): boolean {
   const [address = '', length = ''] = network.split('/');
   const list = new BlockList();
   list.addSubnet(address, Number(length), familyOf(address));
   return isIP(ip) !== 0 && list.check(ip, familyOf(ip));
-}
-
-/** A network, or one address, in CIDR notation; `null` for other text. */
-export function readNetwork(text: string): string | null {
-  const [, address = '', length] = /^([\da-f.:]+)(?:\/(\d{1,3}))?$/i.exec(text) ?? [];
-  const family = isIP(address);
-  const bits = family === 4 ? 32 : 128;
-  if (family === 0 || Number(length ?? bits) > bits) return null;
-  return `${address}/${length ?? bits}`;
 }

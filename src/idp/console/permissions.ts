@@ -1,0 +1,174 @@
+import type { FastifyTypebox } from '../../core/http/routes.js';
+import { toTimestamp } from '../../core/http/schemas.js';
+import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
+import { registerAction } from '../../shared/console-kit/actions.js';
+import { tableOf } from '../../shared/console-kit/lists.js';
+import type { PermissionDocument } from '../permissions/store.js';
+import type { PrincipalDocument } from '../provisioning/store.js';
+import { type ConsoleServices, operatorSource, requireCurrent, type TextForm } from './sources.js';
+
+/** What an agent may do at which APIs, and who answers for it: the parts of its page. */
+
+export const permissionTable = (permissions: readonly PermissionDocument[], page: string, root: string) => ({
+  heading: 'May use APIs',
+  empty: 'No API: it gets no access token.',
+  ...tableOf<PermissionDocument>(
+    [
+      { label: 'API', text: ({ resource }) => resource, kind: 'code' },
+      { label: 'Scopes', text: ({ scopes }) => scopes.join(' ') },
+      { label: 'By', text: ({ subject }) => nameOfSubject(subject) },
+      { label: 'Conditions', text: (permission) => conditionsOf(permission).join(', ') || '–' },
+      {
+        label: 'End',
+        text: ({ subject }) => (subject.startsWith('u_') ? 'End' : null),
+        href: ({ subject, resourceId }) =>
+          subject.startsWith('u_') ? `${page}/permissions/${resourceId}/end` : null,
+      },
+    ],
+    permissions,
+    root,
+  ),
+});
+
+function nameOfSubject(subject: string): string {
+  if (subject.startsWith('u_')) return 'itself';
+  return subject === '*' ? 'every agent' : subject.replace(':', ' ');
+}
+
+const conditionsOf = ({ until, networks, tokensPerHour, delegatedOnly }: PermissionDocument): string[] => [
+  ...(until === undefined ? [] : [`until ${toTimestamp(until)}`]),
+  ...(networks ? [`from ${networks.join(' ')}`] : []),
+  ...(tokensPerHour === undefined ? [] : [`${tokensPerHour} tokens an hour`]),
+  ...(delegatedOnly ? ['only for people who let it'] : []),
+];
+
+export async function permissionActionsPlugin(
+  fastify: FastifyTypebox,
+  { console, sources }: ConsoleServices,
+): Promise<void> {
+  const section = 'principals';
+  const { principals, permissions, resources, agents } = sources;
+  const find = async ({ sub = '' }: Record<string, string>): Promise<PrincipalDocument> => {
+    const agent = await principals.get(sub);
+    if (agent?.kind !== 'agent' || agent.state === 'deleted') throw httpErrors.NOT_FOUND();
+    return agent;
+  };
+  const returnTo = ({ id }: { id: string }) => `principals/${id}`;
+
+  await registerAction<PrincipalDocument, TextForm>(fastify, console, {
+    path: 'principals/:sub/allow',
+    section,
+    title: ({ handle }) => `Let ${handle} use an API`,
+    consequences:
+      'The agent gets access tokens for the API until you end the permission. It replaces an earlier one for the same API.',
+    button: 'Allow',
+    inputs: [
+      { name: 'resource', label: 'API', hint: 'Its identifier.', isRequired: true, maxLength: 512 },
+      {
+        name: 'scopes',
+        label: 'Scopes',
+        hint: 'Separated by spaces. Empty: all of the API.',
+        maxLength: 2000,
+      },
+      { name: 'until', label: 'Until', hint: 'Like 2027-01-31. Optional.', type: 'date' },
+      {
+        name: 'networks',
+        label: 'Networks',
+        hint: 'From where it requests tokens, like 192.0.2.0/24. Optional.',
+        maxLength: 1000,
+      },
+      { name: 'tokens_per_hour', label: 'Tokens in an hour', hint: 'Optional.', type: 'number' },
+      {
+        name: 'delegated_only',
+        label: 'Only for people who let it act for them',
+        options: [
+          { value: '', label: 'no' },
+          { value: 'yes', label: 'yes' },
+        ],
+      },
+    ],
+    find,
+    run: ({ id }, fields, by) => {
+      const { resource = '', scopes, until, networks, tokens_per_hour: perHour } = fields;
+      const terms = {
+        scopes: wordsIn(scopes),
+        networks: wordsIn(networks),
+        until: until === undefined ? undefined : Date.parse(until),
+        tokensPerHour: perHour === undefined ? undefined : Number(perHour),
+        delegatedOnly: fields['delegated_only'] === 'yes',
+      };
+      return permissions.allow(id, resource, terms, operatorSource(by));
+    },
+    done: 'Allowed.',
+    returnTo,
+  });
+
+  await registerAction<{ id: string; resource: { id: string; identifier: string } }, TextForm>(
+    fastify,
+    console,
+    {
+      path: 'principals/:sub/permissions/:resource/end',
+      section,
+      title: ({ resource }) => `End the permission for ${resource.identifier}?`,
+      consequences: 'The agent gets no further access token for the API, and those that it has end.',
+      button: 'End the permission',
+      find: async ({ sub = '', resource = '' }) => {
+        const found = await resources.findServer(resource);
+        if (!found) throw httpErrors.NOT_FOUND();
+        return { id: (await find({ sub })).id, resource: found };
+      },
+      run: async ({ id, resource }, _, by) =>
+        requireCurrent(await permissions.withdraw(id, resource, operatorSource(by))),
+      done: 'The permission has ended.',
+      returnTo,
+    },
+  );
+
+  /** The `sub` of a person, or `group:` with a name. */
+  const readOwner = async (text: string): Promise<string> =>
+    text.startsWith('group:') ? text : ((await principals.findByName(text))?.id ?? text);
+
+  await registerAction<PrincipalDocument, TextForm>(fastify, console, {
+    path: 'principals/:sub/details',
+    section,
+    title: ({ handle }) => `Who answers for ${handle}`,
+    consequences: 'The agent stops when its owner leaves, and at its end.',
+    button: 'Save',
+    inputs: [
+      {
+        name: 'owner',
+        label: 'Owner',
+        hint: 'The user name of a person, or group: and a name. Empty: the operators.',
+        maxLength: 254,
+      },
+      { name: 'purpose', label: 'Purpose', hint: 'Optional.', maxLength: 200 },
+      { name: 'expires', label: 'Ends', hint: 'Like 2027-01-31. Empty: never.', type: 'date' },
+    ],
+    find,
+    values: ({ owner = '', purpose = '', expiresAt }) => ({
+      owner,
+      purpose,
+      expires: expiresAt === undefined ? '' : toTimestamp(expiresAt).slice(0, 10),
+    }),
+    run: async ({ id }, { owner, purpose, expires }, by) => {
+      const change = {
+        owner: owner === undefined ? null : await readOwner(owner),
+        purpose: purpose ?? null,
+        expiresAt: expires === undefined ? null : readDay(expires),
+      };
+      return requireCurrent(await agents.change(id, change, operatorSource(by)));
+    },
+    done: 'Saved.',
+    returnTo,
+  });
+}
+
+const wordsIn = (text: string | undefined): string[] | undefined =>
+  text?.split(/[\s,]+/).filter((word) => word !== '');
+
+/** @throws VALIDATION_ERROR */
+function readDay(text: string): number {
+  const time = Date.parse(text);
+  if (Number.isNaN(time)) throw invalidFields({ path: 'expires', message: 'must be a day like 2027-01-31' });
+  return time;
+}
