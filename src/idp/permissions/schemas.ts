@@ -14,6 +14,7 @@ import type { PermissionDocument } from './store.js';
 
 const Agent = Type.String({
   description: 'The `sub` of an agent, `group:` with the name of a group, or `*` for every agent.',
+  accepts: 'the sub of an agent, group: with a name, or *',
   maxLength: 256,
   pattern: '^(u_[0-9a-f]{32}|group:[a-z0-9._:@+-]{1,64}|\\*)$',
 });

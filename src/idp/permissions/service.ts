@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { mustBe } from '../../core/config/validation-messages.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import { invalidFields } from '../../core/kernel/errors.js';
@@ -8,7 +9,6 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Page, Write } from '../../core/storage/collection.js';
 import { allOf, pagesOf, readPage } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
-import { readNetwork } from './networks.js';
 import { EVERY_AGENT, type PermissionDocument, permissionCollection, subjectOfGroup } from './store.js';
 
 /** Which agents may do what at which resources. */
@@ -204,4 +204,13 @@ const CONDITIONS = ['until', 'networks', 'tokensPerHour', 'delegatedOnly'] as co
 function isWider(before: PermissionDocument, after: PermissionDocument): boolean {
   const isSame = CONDITIONS.every((name) => JSON.stringify(before[name]) === JSON.stringify(after[name]));
   return isSame && before.scopes.every((scope) => after.scopes.includes(scope));
+}
+
+/** A network, or one address, in CIDR notation; `null` for other text. */
+function readNetwork(text: string): string | null {
+  const [, address = '', length] = /^([\da-f.:]+)(?:\/(\d{1,3}))?$/i.exec(text) ?? [];
+  const family = isIP(address);
+  const bits = family === 4 ? 32 : 128;
+  if (family === 0 || Number(length ?? bits) > bits) return null;
+  return `${address}/${length ?? bits}`;
 }

@@ -89,6 +89,7 @@ const agent = {
     Type.String({
       description:
         'Who answers for the agent: the `sub` of a person, or `group:` with a name. It stops when they leave.',
+      accepts: 'the sub of a person, or group: with a name',
       maxLength: 256,
       pattern: '^(u_[0-9a-f]{32}|group:[a-z0-9._:@+-]{1,64})$',
     }),

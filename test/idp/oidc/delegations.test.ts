@@ -127,7 +127,7 @@ t.test('an exchange asks whether the API still admits the agent', async (t) => {
   );
   t.match(await exchange(next.body.delegation_token), {
     status: 400,
-    body: { error: 'invalid_target', error_description: /agents who registered themselves/ },
+    body: { error: 'invalid_target', error_description: /has no permission/ },
   });
 });
 
