@@ -13,6 +13,7 @@ import {
 import { defined } from '../../core/kernel/fields.js';
 import { newToken, secretWeakness } from '../../core/kernel/secrets.js';
 import type { Page } from '../../core/storage/collection.js';
+import { agentDetails, agentFields, agentView } from './agent-schemas.js';
 import { nativeSchemeProblem } from './client-uris.js';
 import { ID_TOKEN_ALGORITHMS } from './clients.js';
 import { type ClientDocument, KINDS, type PrincipalDocument } from './store.js';
@@ -84,21 +85,8 @@ export const AccountBody = Type.Object(
 
 export const identity = { handle: Handle, name: Type.Optional(DisplayName) };
 
-const agent = {
-  owner: Type.Optional(
-    Type.String({
-      description:
-        'Who answers for the agent: the `sub` of a person, or `group:` with a name. It stops when they leave.',
-      accepts: 'the sub of a person, or group: with a name',
-      maxLength: 256,
-      pattern: '^(u_[0-9a-f]{32}|group:[a-z0-9._:@+-]{1,64})$',
-    }),
-  ),
-  purpose: Type.Optional(DisplayName),
-};
-
 export const AgentBody = Type.Object(
-  { ...identity, ...agent, expires_at: Type.Optional(Time), kind: Untyped, password: Untyped },
+  { ...identity, ...agentDetails, expires_at: Type.Optional(Time), kind: Untyped, password: Untyped },
   NAMED_FIELDS,
 );
 
@@ -133,10 +121,7 @@ export const PrincipalView = Type.Object({
   state: Type.Enum(['invited', 'active', 'disabled', 'deleted']),
   updated_at: Timestamp,
   metadata: Type.Optional(Metadata),
-  ...agent,
-  expires_at: Type.Optional(Timestamp),
-  last_used_at: Type.Optional(Timestamp),
-  self_registered: Type.Boolean({ description: 'Whether its name is its own claim.' }),
+  ...agentFields,
   invite_expires_at: Type.Optional(Timestamp),
 });
 
@@ -343,17 +328,13 @@ export function principalView({ id, handle, email, kind, name, createdAt }: Prin
 }
 
 export function operatorView(principal: PrincipalDocument) {
-  const { state, metadata, linkExpiresAt, updatedAt, owner, purpose, expiresAt, lastUsedAt } = principal;
-  const { invitedAt, mintedAt, operatorSince } = principal;
+  const { state, metadata, linkExpiresAt, updatedAt } = principal;
   return {
     ...principalView(principal),
     state,
     updated_at: toTimestamp(updatedAt),
     ...(metadata && { metadata }),
-    ...defined({ owner, purpose }),
-    ...(expiresAt !== undefined && { expires_at: toTimestamp(expiresAt) }),
-    ...(lastUsedAt !== undefined && { last_used_at: toTimestamp(lastUsedAt) }),
-    self_registered: (invitedAt ?? mintedAt ?? operatorSince) === undefined,
+    ...(principal.kind === 'agent' && agentView(principal)),
     ...(state === 'invited' &&
       linkExpiresAt !== undefined && { invite_expires_at: toTimestamp(linkExpiresAt) }),
   };

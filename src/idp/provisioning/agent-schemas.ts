@@ -1,0 +1,36 @@
+import { Type } from 'typebox';
+import { DisplayName, Timestamp, toTimestamp } from '../../core/http/schemas.js';
+import { defined } from '../../core/kernel/fields.js';
+import type { PrincipalDocument } from './store.js';
+
+/** What principals that are agents have besides, in requests and responses. */
+
+export const agentDetails = {
+  owner: Type.Optional(
+    Type.String({
+      description:
+        'Who answers for the agent: the `sub` of a person, or `group:` with a name. It stops when they leave.',
+      accepts: 'the sub of a person, or group: with a name',
+      maxLength: 256,
+      pattern: '^(u_[0-9a-f]{32}|group:[a-z0-9._:@+-]{1,64})$',
+    }),
+  ),
+  purpose: Type.Optional(DisplayName),
+};
+
+/** In responses. */
+export const agentFields = {
+  ...agentDetails,
+  expires_at: Type.Optional(Timestamp),
+  last_used_at: Type.Optional(Timestamp),
+  self_registered: Type.Optional(
+    Type.Boolean({ description: 'Of an agent: whether its name is its own claim.' }),
+  ),
+};
+
+export const agentView = ({ owner, purpose, expiresAt, lastUsedAt, mintedAt }: PrincipalDocument) => ({
+  ...defined({ owner, purpose }),
+  ...(expiresAt !== undefined && { expires_at: toTimestamp(expiresAt) }),
+  ...(lastUsedAt !== undefined && { last_used_at: toTimestamp(lastUsedAt) }),
+  self_registered: mintedAt === undefined,
+});
