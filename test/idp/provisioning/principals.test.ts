@@ -79,6 +79,7 @@ t.test('server-controlled fields are not taken from the body', async (t) => {
     kind: 'agent',
     state: 'active',
     passwordHash: stored?.passwordHash,
+    expiresAt: now + 30 * 86_400_000,
     createdAt: now,
     updatedAt: now,
   });
