@@ -48,13 +48,13 @@ export default [
   },
   {
     name: 'tools without their scopes', file: 'resource-server/mcp.ts', in: 'demandsOf',
-    replace: '[tools[name]]', by: '[]',
-    tests: [['resource-server/mcp', 'a tool needs its scopes']],
+    replace: 'Object.hasOwn(tools, name) ?', by: 'false ?',
+    tests: [['resource-server/mcp', 'Fastify: a tool needs its scopes']],
   },
   {
     name: 'a body that was not parsed', file: 'resource-server/mcp.ts', in: 'admit',
     replace: "request.method === 'POST' &&", by: 'false &&',
-    tests: [['resource-server/mcp', 'bodies that were not parsed']],
+    tests: [['resource-server/mcp', 'Fastify: bodies that were not parsed']],
   },
   {
     name: 'the person of another issuer', file: 'saas/agents/access.ts', in: 'identify',
