@@ -236,7 +236,7 @@ t.test('the commands of docs/mcp.md work as printed', async (t) => {
   const asAgent = here(section('Call a tool as an agent'));
   const fromShell = here(section('Call a tool from a shell'));
   const printed = await paste(t, `${asAgent}\n${fromShell}`, options, cwd);
-  t.match(printed, /^\{"subject":"u_[0-9a-f]{32}","kind":"agent","actors":\[\],"client":"u_[0-9a-f]{32}"/);
+  t.match(printed, /^\{"subject":"u_[0-9a-f]{32}","kind":"agent","actors":\[\],"client":"u_[0-9a-f]{32}"/m);
   t.match(printed, /^it needs notes:write\n\{"count":1\}$/m);
   t.match(printed, /client\\":\\"cid_/, 'through an application');
   t.match(await paste(t, here(section('Connect a client for a person')), {}, cwd), /invite_url +http/);
