@@ -1,10 +1,12 @@
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { createReadStream, existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { type RequestListener, request as send } from 'node:http';
-import { dirname, join } from 'node:path';
+import { dirname, extname, join } from 'node:path';
+import type { Browser, Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import { selfSigned, serveElsewhere } from '../../browser/kit.js';
+import { PASSWORD } from '../../kit/app.js';
 import { ENV, npm, pack, personAt } from '../../kit/applications.js';
 import { onChromium } from '../../kit/chromium.js';
 import { serverPort } from '../../kit/port.js';
@@ -12,28 +14,34 @@ import { startProgram } from '../../kit/process.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { waitUntil } from '../../kit/wait.js';
 import { blocksOf, readPage } from '../../package/documents/blocks.js';
-import { FRAMEWORKS, type Framework } from './table.js';
+import { type Application, EXPO, FRAMEWORKS } from './table.js';
 
 /**
- * The applications of docs/frameworks.md and docs/server-sessions.md, from their code blocks to the sign-out in a browser: built without secrets, and started as in
- * production, behind a proxy with TLS.
+ * The applications of docs/frameworks.md, docs/server-sessions.md and docs/expo.md, from their code blocks to the sign-out in a browser: built without secrets, and
+ * started as in production, behind a proxy with TLS.
  */
 
 const archive = await pack(t);
 
-/** The text of a section. */
-const sectionOf = ({ page, heading }: Framework): string =>
-  readPage(page).split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
+const isWholePage = ({ page, heading }: Application): boolean => readPage(page).startsWith(`# ${heading}\n`);
+
+/** The text of a section, or of the page. */
+function sectionOf(application: Application): string {
+  const text = readPage(application.page);
+  if (isWholePage(application)) return text;
+  return text.split(`\n## ${application.heading}\n`)[1]?.split('\n## ')[0] ?? '';
+}
 
 /** The files of a section, by the path in the comment of their first lines. */
-function filesOf(framework: Framework): Record<string, string> {
-  const blocks = blocksOf(framework.page);
+function filesOf(application: Application): Record<string, string> {
+  const blocks = blocksOf(application.page);
   const files: Record<string, string> = {};
-  for (const { text } of blocks.filter((block) => block.heading === framework.heading)) {
+  const isWhole = isWholePage(application);
+  for (const { text } of blocks.filter(({ heading }) => isWhole || heading === application.heading)) {
     const path = /^(?:---\n)?(?:\/\/|<!--) \.\/(\S+)/.exec(text)?.[1];
     if (path) files[path] = text;
   }
-  const backend = /The backend is\s+`\.\/(\S+)`/.exec(sectionOf(framework))?.[1];
+  const backend = /The backend is\s+`\.\/(\S+)`/.exec(sectionOf(application))?.[1];
   if (backend) files[backend] = blocks.find((block) => block.heading === '')?.text ?? '';
   return files;
 }
@@ -57,14 +65,14 @@ function completed(files: Record<string, string>): Record<string, string> {
   return all;
 }
 
-/** The application, built in a folder. */
-async function build(t: Test, framework: Framework): Promise<string> {
-  const { heading, packages, files, overrides } = framework;
+/** The application with its packages, in a folder. */
+async function build(t: Test, application: Application): Promise<string> {
+  const { heading, packages, files, main, overrides } = application;
   const cwd = temporaryFolder(t);
   const exact = Object.values(packages).filter((version) => /^\d/.test(version));
-  for (const version of exact) t.match(sectionOf(framework), version, `the page names ${version}`);
-  const manifest = { private: true, type: 'module', dependencies: packages, overrides };
-  const all = { 'package.json': JSON.stringify(manifest), ...files, ...completed(filesOf(framework)) };
+  for (const version of exact) t.match(sectionOf(application), version, `the page names ${version}`);
+  const manifest = { private: true, type: 'module', main, dependencies: packages, overrides };
+  const all = { 'package.json': JSON.stringify(manifest), ...files, ...completed(filesOf(application)) };
   for (const [path, text] of Object.entries(all)) {
     mkdirSync(dirname(join(cwd, path)), { recursive: true });
     writeFileSync(join(cwd, path), text);
@@ -92,62 +100,100 @@ const proxyOf =
     request.pipe(onward);
   };
 
+const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript' };
+
+/** The files of an application with one document, which it has for every other path. */
+const filesIn =
+  (folder: string): RequestListener =>
+  ({ url = '/' }, response) => {
+    const path = join(folder, new URL(url, 'http://localhost').pathname);
+    const file = extname(path) && existsSync(path) ? path : join(folder, 'index.html');
+    response.setHeader('content-type', TYPES[extname(file)] ?? 'application/octet-stream');
+    createReadStream(file).pipe(response);
+  };
+
+/** Serves at another port of localhost with TLS. */
+async function serveOnLocalhost(t: Test, listener: RequestListener): Promise<string> {
+  const { url } = await serveElsewhere(t, listener, { tls: selfSigned() });
+  return url.replace('127.0.0.1', 'localhost');
+}
+
 const secret = () => randomBytes(48).toString('base64');
+
+/** Starts the server of an application behind a proxy. */
+async function start(t: Test, cwd: string, [program = '', ...args]: string[], more = {}) {
+  const port = await serverPort();
+  const origin = await serveOnLocalhost(t, proxyOf(port));
+  const env = {
+    ...ENV,
+    NODE_ENV: 'production',
+    HOST: '127.0.0.1',
+    PORT: String(port),
+    PUBLIC_URL: origin,
+    TRUST_PROXY: '127.0.0.1',
+    DATABASE_URI: `sqlite:${join(cwd, 'app.db')}`,
+    JWT_ACCESS_SECRET: secret(),
+    JWT_REFRESH_SECRET: secret(),
+    ADMIN_PASSWORD: secret(),
+    ...more,
+  };
+  const { lines } = startProgram(t, program, { cwd, env, args });
+  const answers = () =>
+    fetch(`http://127.0.0.1:${port}/`).then(
+      () => true,
+      () => false,
+    );
+  await waitUntil('the server listens', answers);
+  const bin = 'node_modules/saas-backend/dist/bin/saas-backend.js';
+  const grant = (email: string) =>
+    execFileSync(process.execPath, [bin, 'user', 'grant', email, 'pro'], { env, cwd });
+  return { origin, lines, grant };
+}
+
+/** A page without cookies, for a visit whose failure shows the page and the last lines of the server. */
+async function visit(
+  t: Test,
+  browser: Browser,
+  lines: readonly string[],
+  tour: (page: Page) => Promise<void>,
+): Promise<void> {
+  const context = await browser.newContext({ ignoreHTTPSErrors: true });
+  t.teardown(() => context.close());
+  const page = await context.newPage();
+  try {
+    await tour(page);
+    t.pass('signed out');
+  } catch (error) {
+    t.comment(await page.content().catch(String), lines.slice(-40).join('\n'));
+    throw error;
+  }
+}
+
+const EMAIL = 'ada@example.test';
 
 await onChromium((browser) => {
   for (const framework of FRAMEWORKS)
     t.test(`an application with ${framework.heading} works from the page to the sign-out`, async (t) => {
-      const { heading, build: script, start } = framework;
       const cwd = await build(t, framework);
-      await npm(t, `${heading}: build`, cwd, 'exec', '--', ...script);
-
-      const port = await serverPort();
-      const { url } = await serveElsewhere(t, proxyOf(port), { tls: selfSigned() });
-      const origin = url.replace('127.0.0.1', 'localhost');
-      const env = {
-        ...ENV,
-        NODE_ENV: 'production',
-        HOST: '127.0.0.1',
-        PORT: String(port),
-        PUBLIC_URL: origin,
-        TRUST_PROXY: '127.0.0.1',
-        DATABASE_URI: `sqlite:${join(cwd, 'app.db')}`,
-        JWT_ACCESS_SECRET: secret(),
-        JWT_REFRESH_SECRET: secret(),
-        ADMIN_PASSWORD: secret(),
-      };
-      const [program = '', ...args] = start;
-      const server = startProgram(t, program, { cwd, env, args });
-      const answers = () =>
-        fetch(`http://127.0.0.1:${port}/`).then(
-          () => true,
-          () => false,
-        );
-      await waitUntil('the server listens', answers);
-
-      const email = 'ada@example.test';
-      const context = await browser.newContext({ ignoreHTTPSErrors: true });
-      t.teardown(() => context.close());
-      const page = await context.newPage();
-      const { open, press, shows, isAskedToSignIn, signUp, signOut } = personAt(page, origin);
-      try {
+      await npm(t, `${framework.heading}: build`, cwd, 'exec', '--', ...framework.build);
+      const { origin, lines, grant } = await start(t, cwd, framework.start);
+      await visit(t, browser, lines, async (page) => {
+        const { open, press, shows, isAskedToSignIn, signUp, signOut } = personAt(page, origin);
         await open('/dashboard');
         await isAskedToSignIn();
-        await signUp(email);
+        await signUp(EMAIL);
         await open('/dashboard');
-        await shows(`Welcome, ${email}`);
+        await shows(`Welcome, ${EMAIL}`);
         await open('/reports');
         await shows('Choose a plan');
-
-        const bin = 'node_modules/saas-backend/dist/bin/saas-backend.js';
-        execFileSync(process.execPath, [bin, 'user', 'grant', email, 'pro'], { env, cwd });
+        grant(EMAIL);
         await open('/reports');
         await shows('For subscribers');
 
         // A session survives what browsers repeat, and the server has rendered the page.
         const reads = await Promise.all([1, 2, 3].map(() => page.request.get(`${origin}/dashboard`)));
         const texts = await Promise.all(reads.map((read) => read.text()));
-        const inDocument = framework.isRenderedInBrowser ? '<script' : email;
+        const inDocument = framework.isRenderedInBrowser ? '<script' : EMAIL;
         t.ok(texts.every((text) => text.includes(inDocument)));
         await open('/dashboard');
         if (framework.hasAction) {
@@ -158,10 +204,37 @@ await onChromium((browser) => {
         await signOut();
         await open('/dashboard');
         await isAskedToSignIn();
-        t.pass('signed out');
-      } catch (error) {
-        t.comment(await page.content().catch(String), server.lines.slice(-40).join('\n'));
-        throw error;
-      }
+      });
     });
+
+  t.test('an application with Expo keeps its own tokens, at another origin than the API', async (t) => {
+    const cwd = await build(t, EXPO);
+    const origin = await serveOnLocalhost(t, filesIn(join(cwd, 'dist')));
+    const { origin: api, lines, grant } = await start(t, cwd, ['server.js'], { CORS_ORIGIN: origin });
+    writeFileSync(join(cwd, '.env'), `EXPO_PUBLIC_API_URL=${api}/api\n`);
+    await npm(t, 'Expo: types', cwd, 'exec', '--', 'tsc', '--noEmit');
+    await npm(t, 'Expo: export', cwd, 'exec', '--', 'expo', 'export', '--platform', 'web');
+    await visit(t, browser, lines, async (page) => {
+      const { open, press, follow, shows } = personAt(page, origin);
+      const isAskedToSignIn = () => page.getByPlaceholder('E-mail').waitFor();
+      await open('/reports');
+      await isAskedToSignIn();
+      await open('/');
+      await page.getByPlaceholder('E-mail').fill(EMAIL);
+      await page.getByPlaceholder('Password').fill(PASSWORD);
+      await press('Sign up');
+      await shows(`Welcome, ${EMAIL}`);
+      await follow('Reports');
+      await shows('For subscribers.');
+      grant(EMAIL);
+      await open('/reports');
+      await shows('Your reports');
+      await open('/');
+      await shows(`Welcome, ${EMAIL}`);
+      await press('Sign out');
+      await isAskedToSignIn();
+      await open('/reports');
+      await isAskedToSignIn();
+    });
+  });
 });

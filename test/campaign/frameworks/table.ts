@@ -1,17 +1,22 @@
 /** What an application needs beside the files of the documentation. */
-export interface Framework {
+export interface Application {
   /** With the files. */
   page: string;
-  /** Of the section. */
+  /** Of the section, or of the page. */
   heading: string;
   /** The page names the exact versions. */
   packages: Record<string, string>;
   overrides?: Record<string, string>;
+  main?: string;
+  files: Record<string, string>;
+}
+
+/** An application whose server renders its pages, or serves them with the API. */
+export interface Framework extends Application {
   /** A command of the packages. */
   build: string[];
   /** The arguments of Node.js. */
   start: string[];
-  files: Record<string, string>;
   /** The document has no address of the user. */
   isRenderedInBrowser?: true;
   /** A form of the dashboard changes the name of the user. */
@@ -166,3 +171,52 @@ export const FRAMEWORKS: Framework[] = [
     isRenderedInBrowser: true,
   },
 ];
+
+/** The API of an application that is served elsewhere. */
+const SERVER = `import { createServer } from 'saas-backend';
+
+const server = createServer({ billing: { plans: { pro: { name: 'Professional', prices: ['price_1Pro'] } } } });
+for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => server.stop());
+await server.start();
+`;
+
+export const EXPO: Application = {
+  page: 'docs/expo.md',
+  heading: 'Expo and React Native',
+  // Those of the template, and those that the page installs.
+  packages: {
+    expo: '57.0.33',
+    'expo-constants': '^57.0.24',
+    'expo-linking': '^57.0.11',
+    'expo-router': '^57.0.24',
+    'react-native': '0.86.3',
+    'react-native-safe-area-context': '~5.7.0',
+    'react-native-screens': '~4.26.0',
+    'react-native-web': '^0.21.4',
+    react: '^19.2.3',
+    'react-dom': '^19.2.3',
+    '@types/react': '~19.2.2',
+    typescript: '~6.0.3',
+    'expo-crypto': '^57.0.3',
+    'expo-secure-store': '^57.0.4',
+    'expo-web-browser': '^57.0.3',
+  },
+  main: 'expo-router/entry',
+  files: {
+    'app.json': JSON.stringify({
+      expo: {
+        name: 'Acme',
+        slug: 'acme',
+        scheme: 'acme',
+        web: { output: 'single' },
+        plugins: ['expo-router'],
+      },
+    }),
+    'tsconfig.json': JSON.stringify({
+      extends: 'expo/tsconfig.base',
+      compilerOptions: { strict: true },
+      include: ['src'],
+    }),
+    'server.js': SERVER,
+  },
+};
