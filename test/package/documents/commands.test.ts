@@ -134,7 +134,7 @@ t.test('the commands about agents and access tokens work as printed', async (t) 
     commandsIn(agents, 'Create an agent'),
     commandsIn(agents, 'Sign in with two requests'),
     commandsIn(agents, 'Sign in with one command'),
-    ...['Register the API', 'Get a token', 'Check a token in the API'].map((heading) =>
+    ...['Register the API', 'Let agents in', 'Get a token', 'Check a token in the API'].map((heading) =>
       commandsIn(api, heading),
     ),
     commandsIn(agents, 'Agents with a key'),
@@ -142,6 +142,7 @@ t.test('the commands about agents and access tokens work as printed', async (t) 
     commandsIn('docs/identity-assertions.md'),
     commandsIn(api, 'Change or remove it'),
     commandsIn(agents, 'Change the password'),
+    commandsIn(agents, 'Who answers for an agent'),
     commandsIn(agents, 'Disable an agent'),
   ].join('\n');
   const printed = await paste(t, commands.replace('http://localhost:8080', issuer), {}, cwd);
