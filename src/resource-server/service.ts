@@ -129,7 +129,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
   };
 
   /** The issuer that a token names. Its keys alone decide, so that no issuer speaks for another one. */
-  const sourceOf = async (token: string, scheme: Scheme): Promise<Source> => {
+  const sourceOf = async ({ token, ...about }: Presented): Promise<Source> => {
     const { decodeJwt } = await import('jose');
     let cause: unknown;
     try {
@@ -138,10 +138,10 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
     } catch (error) {
       cause = error;
     }
-    throw refuse('invalid_token', 'The access token is of no issuer of this resource.', { scheme, cause });
+    throw refuse('invalid_token', 'The access token is of no issuer of this resource.', { ...about, cause });
   };
 
-  const claimsOf = async (source: Source, token: string, scheme: Scheme): Promise<AccessClaims> => {
+  const claimsOf = async (source: Source, { token, ...about }: Presented): Promise<AccessClaims> => {
     const { keys } = await connect(source);
     const { jwtVerify, errors } = await import('jose');
     const { issuer, audience = resource, algorithms = ALGORITHMS, typ = 'at+jwt' } = source.rules;
@@ -164,7 +164,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
         error instanceof errors.JWKSTimeout ||
         !(error instanceof errors.JOSEError) ||
         isKeyServerError(error);
-      if (!isUnreachable) throw refuse('invalid_token', reasonOf(error), { scheme, cause: error });
+      if (!isUnreachable) throw refuse('invalid_token', reasonOf(error), { ...about, cause: error });
       onFailure(error);
       throw unavailable(error);
     }
@@ -173,26 +173,26 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
   /** RFC 9449 §7.1: a token that is bound to a key is worth nothing without a proof. */
   const requireProof = async (
     claims: AccessClaims,
-    { scheme, token }: { scheme: Scheme; token: string },
+    { token, ...about }: Presented,
     request: ProtectedRequest,
   ): Promise<void> => {
     const bound = (claims['cnf'] as { jkt?: unknown } | undefined)?.jkt;
+    const { scheme, scope } = about;
     if (bound === undefined) {
-      if (scheme === 'DPoP')
-        throw refuse('invalid_token', 'The access token is bound to no key.', { scheme });
+      if (scheme === 'DPoP') throw refuse('invalid_token', 'The access token is bound to no key.', about);
       if (requireDpop)
-        throw refuse('invalid_token', 'Only access tokens that are bound to a key are accepted.');
+        throw refuse('invalid_token', 'Only access tokens that are bound to a key are accepted.', { scope });
       return;
     }
     if (scheme !== 'DPoP')
-      throw refuse('invalid_token', 'The access token needs a DPoP proof.', { scheme: 'DPoP' });
+      throw refuse('invalid_token', 'The access token needs a DPoP proof.', { scheme: 'DPoP', scope });
     const proof = { proofs: request.dpop, method: request.method, url: request.url, accessToken: token };
     const used = await dpop.verify(proof).catch((error: unknown) => {
       if (error instanceof DpopError) throw refuse(error.code, error.message, { scheme });
       throw error;
     });
     if (used !== bound)
-      throw refuse('invalid_token', 'The access token is bound to another key.', { scheme });
+      throw refuse('invalid_token', 'The access token is bound to another key.', about);
   };
 
   const requireDemands = (token: AccessToken, { scopes = [], acr, maxAge }: TokenDemands) => {
@@ -231,17 +231,17 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
       if (header === undefined) throw refuse('missing_token', 'An access token is required.', { scope });
       if (request.authorization.length > 1)
         throw refuse('invalid_request', 'There must be one header Authorization.');
-      const presented = readAuthorization(header);
-      if (!presented) throw refuse('missing_token', 'An access token is required.', { scope });
-      const { scheme, token } = presented;
-      const source = await sourceOf(token, scheme);
-      const claims = await claimsOf(source, token, scheme);
+      const read = readAuthorization(header);
+      if (!read) throw refuse('missing_token', 'An access token is required.', { scope });
+      const presented = { ...read, scope };
+      const source = await sourceOf(presented);
+      const claims = await claimsOf(source, presented);
       await requireProof(claims, presented, request);
       const { revocations } = source;
       if (revocations && !revocations.isCurrent())
         throw unavailable(new Error('The list of revoked tokens is too old.'));
       if (revocations?.includes(claims))
-        throw refuse('invalid_token', 'The access token was revoked.', { scheme });
+        throw refuse('invalid_token', 'The access token was revoked.', { scheme: read.scheme, scope });
       const verified = accessTokenOf(claims);
       requireDemands(verified, demands);
       return verified;
@@ -256,6 +256,13 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
 }
 
 type Scheme = 'Bearer' | 'DPoP';
+
+/** What a request presents, and the scopes that its route needs: clients ask for those of the challenge. */
+interface Presented {
+  scheme: Scheme;
+  token: string;
+  scope: string | undefined;
+}
 
 /** What is known of an issuer. */
 interface Source {

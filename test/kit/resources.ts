@@ -39,7 +39,7 @@ export const NO_RESOURCES: Resources = {
   find: async () => null,
   findServer: async () => null,
   hasAny: async () => false,
-  identifiers: async () => [],
+  all: async () => [],
 };
 
 /** The commands on a store, as another process runs them. */

@@ -103,6 +103,17 @@ t.test('a token for this resource is accepted, and the handler sees what it says
   t.same(issuer.requests, ['/.well-known/openid-configuration', '/jwks'], 'read once');
 });
 
+t.test('each 401 names the scopes that the route needs', async (t) => {
+  const { app, bearer, call } = await protectedApp(t);
+  const expired = await bearer({ exp: 1 });
+  for (const authorization of [undefined, expired, await bearer({ aud: 'https://other.example.test' }), 'Bearer x']) {
+    t.match(await call(authorization), { status: 401, challenge: /scope="files:read"/ }, authorization);
+    t.match(await call(authorization, { method: 'POST' }), { status: 401, challenge: /scope="files:write"/ });
+  }
+  t.notMatch((await call(expired, { method: 'DELETE' })).challenge, /scope=/, 'it needs none');
+  await app.close();
+});
+
 t.test('metadata say where tokens come from, also to pages of other origins', async (t) => {
   const { app, issuer } = await protectedApp(t, {
     name: 'Files',

@@ -43,7 +43,7 @@ export function findRefusal(
     return refuse('This kind of principal is not allowed to sign in to this client.');
   if (client && !isInAdmittedGroup(client, principal))
     return refuse('The principal is in none of the groups that may use this client.', { isByGroup: true });
-  for (const { resource, scopes = [] } of targets) {
+  for (const { resource, scopes = [], isDefault } of targets) {
     const { identifier, principalKinds, admitsSelfRegistered } = resource;
     if (!principalKinds.includes(kind)) return refuse(`The resource ${identifier} does not admit ${who}.`);
     if (!isInAdmittedGroup(resource, principal))
@@ -60,7 +60,7 @@ export function findRefusal(
     const permit = permitOf(principal, resource, circumstances);
     if (!permit) return refuse(noPermission(resource));
     const missing = scopes.filter((name) => !permit.scopes.has(name));
-    if (missing.length > 0)
+    if (missing.length > 0 && !(isDefault && missing.length < scopes.length))
       return refuse(`The agent has no permission for ${missing.join(' ')} at the resource ${identifier}.`, {
         isByScope: true,
       });

@@ -30,8 +30,7 @@ export async function pathMetadataPlugin(fastify: FastifyTypebox, services: Oidc
 /** What may change while the server runs. */
 interface Advertised {
   issuer: string;
-  /** Of the resources. */
-  identifiers: readonly string[];
+  resources: Awaited<ReturnType<OidcServices['resources']['all']>>;
   hasGroups: boolean;
 }
 
@@ -40,11 +39,11 @@ function publishMetadata(fastify: FastifyTypebox, paths: string[], services: Oid
   let known: (Advertised & { text: string }) | undefined;
   const text = async () => {
     const issuer = services.issuer();
-    const identifiers = await services.resources.identifiers();
+    const resources = await services.resources.all();
     // In an outage of the store, as last read.
     const hasGroups = await services.groups.inUse().catch(() => known?.hasGroups ?? false);
-    if (known?.issuer !== issuer || known.identifiers !== identifiers || known.hasGroups !== hasGroups) {
-      const advertised = { issuer, identifiers, hasGroups };
+    if (known?.issuer !== issuer || known.resources !== resources || known.hasGroups !== hasGroups) {
+      const advertised = { issuer, resources, hasGroups };
       known = { ...advertised, text: JSON.stringify(providerMetadata(advertised, services)) };
     }
     return known.text;
@@ -69,11 +68,13 @@ const METHODS = ['client_secret_basic', 'client_secret_post', 'private_key_jwt']
 const PROMPTS = ['none', 'login', 'consent', 'select_account'];
 
 /** Provider metadata (OIDC Discovery §3, RFC 8414 §2). */
-function providerMetadata({ issuer, identifiers, hasGroups }: Advertised, services: OidcServices) {
+function providerMetadata({ issuer, resources, hasGroups }: Advertised, services: OidcServices) {
   const { locales, isSignUpOpen, secondFactor, passkeys, keys, device, grantTypes } = services;
   const { acceptsRegistration, acceptsMetadata } = services.clientRegistration;
   const { issuesAssertions, acceptsAssertions } = services;
-  const hasResources = identifiers.length > 0;
+  const hasResources = resources.length > 0;
+  // Clients that nobody has registered choose from them.
+  const scopes = acceptsRegistration || acceptsMetadata ? resources.flatMap(({ scopes }) => scopes) : [];
   return {
     issuer,
     authorization_endpoint: `${issuer}/authorize`,
@@ -94,10 +95,12 @@ function providerMetadata({ issuer, identifiers, hasGroups }: Advertised, servic
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: keys.algorithms,
     acr_values_supported: secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1),
-    scopes_supported: hasGroups ? SCOPES : SCOPES_WITHOUT_GROUPS,
+    scopes_supported: [
+      ...new Set([...(hasGroups ? SCOPES : SCOPES_WITHOUT_GROUPS), ...scopes.map(({ name }) => name)]),
+    ],
     // RFC 9728 §4
     ...(hasResources && {
-      protected_resources: identifiers,
+      protected_resources: resources.map(({ identifier }) => identifier),
       revocation_list_uri: `${issuer}/revocations`,
     }),
     dpop_signing_alg_values_supported: DPOP_ALGORITHMS,

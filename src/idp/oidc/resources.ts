@@ -6,7 +6,7 @@ import { SCOPES } from './claims.js';
 /** An API that accepts access tokens of this provider. */
 export type Resource = Omit<ResourceDocument, 'secretHash' | 'createdAt' | 'updatedAt'>;
 
-export type Resources = Pick<ResourceService, 'find' | 'findServer' | 'hasAny' | 'identifiers'>;
+export type Resources = Pick<ResourceService, 'find' | 'findServer' | 'hasAny' | 'all'>;
 
 /** What a request, a grant or a consent names: a resource and scopes of it. */
 export interface ResourceScopes {
@@ -18,6 +18,8 @@ export interface ResourceScopes {
 export interface Target {
   resource: Resource;
   scopes: readonly string[];
+  /** Present if the request named no scope: of these, an agent gets those that it has a permission for. */
+  isDefault?: true;
   /** When its access tokens end at the latest. */
   until?: number;
 }
@@ -36,16 +38,18 @@ export async function findTargets(
   scope: string | undefined,
   resources: Resources,
 ): Promise<Target[] | RuleViolation> {
-  const names = [...new Set(identifiers)];
+  const requested = new Set(namesIn(scope).filter((name) => !SCOPES.some((own) => own === name)));
+  const names = [...new Set(identifiers.length > 0 ? identifiers : await impliedBy(requested, resources))];
   if (names.length === 0) return [];
   const found = names.length > MAX_TARGETS ? [] : await Promise.all(names.map(resources.find));
-  const known = found.filter((resource) => resource !== null);
-  if (known.length < names.length) {
+  const known = [...new Map(found.flatMap((one) => (one ? [[one.id, one] as const] : []))).values()];
+  if (found.length < names.length || found.includes(null)) {
     if (!(await resources.hasAny())) return [];
     if (names.length <= MAX_TARGETS) return UNKNOWN;
     return { error: 'invalid_target', description: `resource occurs more than ${MAX_TARGETS} times.` };
   }
-  const requested = new Set(namesIn(scope).filter((name) => !SCOPES.some((own) => own === name)));
+  // `offline_access` says only for how long.
+  if (namesIn(scope).every((name) => name === 'offline_access')) return known.map(withDefaultScopes);
   const targets = known.map((resource) => ({
     resource,
     scopes: resource.scopes.flatMap(({ name }) => (requested.has(name) ? [name] : [])),
@@ -55,6 +59,24 @@ export async function findTargets(
     ? targets
     : { error: 'invalid_scope', description: 'scope contains a scope that the resource does not have.' };
 }
+
+/** The identifier of the one resource that has all of these scopes, for clients that do not send `resource`. */
+async function impliedBy(requested: ReadonlySet<string>, resources: Resources): Promise<string[]> {
+  if (requested.size === 0) return [];
+  const owners = (await resources.all()).filter(({ scopes }) => scopes.some(({ name }) => requested.has(name)));
+  const [owner, ...others] = owners;
+  const names = new Set(owner?.scopes.map(({ name }) => name));
+  return owner && others.length === 0 && [...requested].every((name) => names.has(name))
+    ? [owner.identifier]
+    : [];
+}
+
+/** What a request without a scope gets (RFC 6749 §3.3): what the operator has not marked as sensitive. */
+const withDefaultScopes = (resource: Resource): Target => ({
+  resource,
+  scopes: resource.scopes.flatMap(({ name, sensitive }) => (sensitive ? [] : [name])),
+  isDefault: true,
+});
 
 /** The names in a scope. */
 export const namesIn = (scope = ''): string[] => scope.split(' ').filter((name) => name !== '');

@@ -8,11 +8,21 @@ const MAX_LENGTH = 512;
  * Other text is never looked up, because a store may be unable to represent it.
  */
 export const isResourceUri = (text: string): boolean =>
-  text.length <= MAX_LENGTH && /^https?:\/\/[\w.~:@!$&'()*+,;=/[\]-]+$/.test(text);
+  text.length <= MAX_LENGTH && /^https?:\/\/[\w.~:@!$&'()*+,;=/[\]-]+$/i.test(text);
 
 /**
- * Why an operator may not register the identifier, as the end of a sentence, or `null`. Tokens and requests contain it byte
- * for byte, so it must be written as URL parsers write it.
+ * How a resource may be registered that a request names so, this way first: scheme and host have no case, and the path of an origin
+ * may be left out (RFC 3986 §6.2).
+ */
+export function spellingsOf(text: string): string[] {
+  const [, origin = '', path = ''] = /^(https?:\/\/[^/]*)(.*)$/i.exec(text) ?? [];
+  const known = origin.toLowerCase() + path;
+  return [known, ...(path === '' ? [`${known}/`] : path === '/' ? [origin.toLowerCase()] : [])];
+}
+
+/**
+ * Why an operator may not register the identifier, as the end of a sentence, or `null`. Tokens contain it byte for
+ * byte, so it must be written as URL parsers write it.
  *
  * @param allowHttp whether http to this machine is accepted, for development
  */

@@ -1,7 +1,7 @@
 import { type Clock, SECOND } from '../../core/kernel/clock.js';
 import type { Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
-import { isResourceUri } from './identifier.js';
+import { isResourceUri, spellingsOf } from './identifier.js';
 import type { ResourceCollection, ResourceDocument } from './store.js';
 
 /** Reads resources. Only commands on the host change them (`administration.ts`). */
@@ -13,8 +13,8 @@ export const MAX_RESOURCES = 100;
 const MAX_AGE_MS = SECOND;
 
 export function createResourceService(resources: ResourceCollection, { clock }: { clock: Clock }) {
-  let known: { identifiers: readonly string[]; at: number } = {
-    identifiers: [],
+  let known: { resources: readonly ResourceDocument[]; at: number } = {
+    resources: [],
     at: Number.NEGATIVE_INFINITY,
   };
 
@@ -23,9 +23,15 @@ export function createResourceService(resources: ResourceCollection, { clock }: 
     readPage(resources, { sort: 'identifier', after, ...(limit !== undefined && { limit }) });
 
   return {
-    /** The resource with exactly this identifier. */
-    find: async (identifier: string): Promise<ResourceDocument | null> =>
-      isResourceUri(identifier) ? resources.findOne({ identifier }) : null,
+    /** The resource that a request names, whose own identifier may be spelled differently. */
+    async find(named: string): Promise<ResourceDocument | null> {
+      if (!isResourceUri(named)) return null;
+      for (const identifier of spellingsOf(named)) {
+        const found = await resources.findOne({ identifier });
+        if (found) return found;
+      }
+      return null;
+    },
 
     /** The resource with this `res_…`, with the previous secret only while that is valid. */
     async findServer(id: string): Promise<ResourceDocument | null> {
@@ -38,15 +44,15 @@ export function createResourceService(resources: ResourceCollection, { clock }: 
 
     hasAny: async (): Promise<boolean> => (await resources.count({}, 1)) > 0,
 
-    /** All identifiers, as read at most one second ago; in an outage of the store, as last read. */
-    async identifiers(): Promise<readonly string[]> {
+    /** All of them, as read at most one second ago; in an outage of the store, as last read. */
+    async all(): Promise<readonly ResourceDocument[]> {
       const now = clock.now();
-      if (Math.abs(now - known.at) < MAX_AGE_MS) return known.identifiers;
+      if (Math.abs(now - known.at) < MAX_AGE_MS) return known.resources;
       // Before the read, so that simultaneous requests cause one.
       known = { ...known, at: now };
       const page = await list(undefined, MAX_RESOURCES).catch(() => null);
-      if (page) known = { identifiers: page.items.map(({ identifier }) => identifier), at: now };
-      return known.identifiers;
+      if (page) known = { resources: page.items, at: now };
+      return known.resources;
     },
 
     list,

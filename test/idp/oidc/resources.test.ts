@@ -179,11 +179,10 @@ t.test('an unknown resource is refused, and ignored while no resource is registe
   const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
   const unknown = [
     'https://other.example.test',
-    `${FILES}/`,
     `${FILES}/v1`,
+    `${FILES}//`,
     `${FILES}#part`,
     `${FILES}?a=1`,
-    FILES.toUpperCase(),
     `${FILES} ${MAIL}`,
     `${FILES}\0`,
     '\ud800',
@@ -229,9 +228,85 @@ t.test('a scope that no named resource has is refused', async (t) => {
   const only = await flow(idp, { resource: FILES, scope: 'files:read' });
   t.equal(only.tokens.scope, 'files:read');
   t.notOk('id_token' in only.tokens, 'openid is not added');
-  const none = await flow(idp, { resource: FILES });
+  const none = await flow(idp, { resource: FILES, scope: 'openid' });
   t.equal(none.tokens.scope, 'openid');
-  t.notOk('scope' in claimsOf(none.tokens.access_token), 'no scope was asked for');
+  t.notOk('scope' in claimsOf(none.tokens.access_token), 'only the sign-in was asked for');
+});
+
+t.test('without a scope, a resource gives those that are not sensitive, and the page shows them', async (t) => {
+  const idp = await idpApp(t);
+  const files = await addResource(t, idp, FILES, { agents: false, sensitive: ['files:write'] });
+  const [client, agent, person] = [await idp.createClient(), await idp.mintAgent(), await idp.makeHuman()];
+  const { page } = await idp.visit(client, { resource: FILES, scope: '' });
+  t.match(page.body, 'Read your files');
+  t.notMatch(page.body, 'Change your files');
+  const { tokens } = await flow(idp, { resource: FILES, scope: 'offline_access' }, person);
+  t.equal(tokens.scope, 'offline_access files:read');
+  t.equal(claimsOf(tokens.access_token).scope, 'files:read');
+
+  await files.update(FILES, { sensitive: [] }, COMMAND_SOURCE);
+  const refused = async () =>
+    errorIn((await idp.authorize(client, agent, { resource: FILES, scope: '' })).headers['location']);
+  t.match(await refused(), { error: 'access_denied' }, 'an agent without a permission');
+  await files.permissions.allow(agent.sub, FILES, { scopes: ['files:write'] }, COMMAND_SOURCE);
+  const own = await flow(idp, { resource: FILES, scope: '' }, agent);
+  t.equal(claimsOf(own.tokens.access_token).scope, 'files:write', 'an agent gets what it has a permission for');
+  await files.update(FILES, { sensitive: ['files:write'] }, COMMAND_SOURCE);
+  t.match(await refused(), { error: 'access_denied' }, 'a token would open nothing');
+});
+
+t.test('a resource has one name, however a client spells its host', async (t) => {
+  const idp = await idpApp(t);
+  const deep = 'https://mail.example.test/v1/Box';
+  await addResource(t, idp);
+  await addResource(t, idp, deep);
+  const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
+  for (const [resource, audience] of [
+    [`${FILES}/`, FILES],
+    [FILES.toUpperCase(), FILES],
+    ['HTTPS://Mail.Example.test/v1/Box', deep],
+  ] as const) {
+    const code = await idp.codeFor(client, agent, { resource, scope: 'files:read offline_access' });
+    const first = (await idp.redeem(client, code, { resource })).body;
+    t.match(claimsOf(first.access_token), { aud: audience }, resource);
+    const second = (await idp.refresh(client, first.refresh_token, { resource })).body;
+    t.match(claimsOf(second.access_token), { aud: audience });
+    const direct = await idp.request('POST', '/token', {
+      form: { grant_type: 'client_credentials', resource },
+      headers: { authorization: basic(agent.sub, agent.password) },
+    });
+    t.match(claimsOf(direct.body.access_token), { aud: audience });
+  }
+  for (const resource of [`${deep}/`, deep.toLowerCase()]) {
+    const { headers } = await idp.authorize(client, agent, { resource, scope: '' });
+    t.equal(errorIn(headers['location']).error, 'invalid_target', 'a path has one spelling');
+  }
+});
+
+t.test('the scopes of one resource name it', async (t) => {
+  const idp = await idpApp(t);
+  await addResource(t, idp);
+  const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
+  const tokens = async (scope: string) => (await flow(idp, { scope }, agent)).tokens;
+  t.match(claimsOf((await tokens('openid files:read')).access_token), { aud: FILES, scope: 'files:read' });
+  t.match((await tokens('files:read unknown')).access_token, /^at_/, 'a scope that is not of it');
+  await addResource(t, idp, MAIL, {
+    scopes: [{ name: 'mail:send', description: 'Send' }, ...FILES_INPUT.scopes],
+  });
+  idp.clock.advance(2 * SECOND);
+  t.match((await tokens('files:read')).access_token, /^at_/, 'two resources have it');
+  t.match(claimsOf((await tokens('mail:send')).access_token), { aud: MAIL, scope: 'mail:send' });
+  t.match((await idp.authorize(client, agent, { scope: 'mail:send files:read' })).headers['location'], /code=/);
+});
+
+t.test('scopes of resources are published where clients choose them', async (t) => {
+  for (const clientRegistration of [false, true]) {
+    const idp = await idpApp(t, { clientRegistration });
+    await addResource(t, idp);
+    const { body } = await idp.request('GET', '/.well-known/oauth-authorization-server');
+    t.equal(body.scopes_supported.includes('files:read'), clientRegistration);
+    t.strictSame(body.protected_resources, [FILES]);
+  }
 });
 
 t.test('one token has one audience, and refreshing keeps what was authorized', async (t) => {

@@ -83,7 +83,8 @@ async function readSubject(
 ): Promise<{ claims: AccessTokenClaims; act: ActorClaim; maxDepth: number; person: Principal }> {
   if (identifier === undefined || others.length > 0)
     throw oidcErrors.invalid_target({ message: 'Send one resource: that of subject_token.' });
-  const claims = await findAccessTokenFor({ identifier }, token, deps);
+  const named = (await deps.resources.find(identifier)) ?? { identifier };
+  const claims = await findAccessTokenFor(named, token, deps);
   const { act, delegation } = claims ?? {};
   if (!claims || !act || delegation === undefined)
     throw refuse('subject_token is no valid access token of a delegation for this resource.');

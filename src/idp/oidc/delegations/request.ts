@@ -27,7 +27,7 @@ export async function findDelegationRequest(
   const [target, ...others] = targets;
   if (!target || others.length > 0)
     return refuse('invalid_target', 'requested_actor requires exactly one resource.');
-  if (target.scopes.length === 0 && target.resource.scopes.length > 0)
+  if ((target.isDefault || target.scopes.length === 0) && target.resource.scopes.length > 0)
     return refuse('invalid_scope', 'requested_actor requires a scope of the resource.');
   const lifetimeMs = readLifetime(parameters['delegation_expires_in']);
   if (lifetimeMs === null)

@@ -186,8 +186,12 @@ async function revokeReplayed(grantId: string, ip: string, deps: OidcShared): Pr
   await revokeGrant(grant, 'code.replayed', ip, deps);
 }
 
-function redirectProblem({ redirectUri }: GrantDocument, given: string | undefined): string | null {
-  if (given === redirectUri) return null;
+/** OAuth 2.1 §4.1.3 leaves it out: the challenge binds the code already. */
+function redirectProblem(
+  { redirectUri, challenge }: GrantDocument,
+  given: string | undefined,
+): string | null {
+  if (given === redirectUri || (given === undefined && challenge !== undefined)) return null;
   return given === undefined
     ? 'redirect_uri is missing.'
     : 'redirect_uri is not that of the authorization request.';

@@ -32,10 +32,10 @@ export async function chooseTarget(
   if (named.length > 1) throw refuse('An access token has one audience. Send one resource.');
   if (named.length === 0 && granted.length > 1)
     throw refuse('Several resources were authorized. Send the one that the access token is for.');
-  const identifier = named[0] ?? granted[0]?.resource;
-  const grantedThere = granted.find(({ resource }) => resource === identifier);
+  const [identifier = granted[0]?.resource ?? ''] = named;
+  const resource = await resources.find(identifier);
+  const grantedThere = granted.find((one) => one.resource === (resource?.identifier ?? identifier));
   if (!grantedThere) throw refuse('The resource was not authorized.');
-  const resource = await resources.find(grantedThere.resource);
   if (!resource) throw refuse('The resource is not registered any more.');
   const agent = delegation && (await directory.findPrincipal(delegation.agent));
   const targets = [{ resource }];
