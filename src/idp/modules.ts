@@ -15,7 +15,7 @@ import {
 import { createIsVerified, RESERVED_CLAIMS } from './oidc/claims.js';
 import { createGrantedAccess } from './oidc/granted-access.js';
 import { createOidcModule } from './oidc/module.js';
-import { idTokenAlgorithmsOf, uriRulesOf } from './options.js';
+import { clientRegistrationOf, idTokenAlgorithmsOf, uriRulesOf } from './options.js';
 import { createPermissionsModule } from './permissions/module.js';
 import { createPersonMails } from './provisioning/mails.js';
 import { createProvisioningModule } from './provisioning/module.js';
@@ -29,7 +29,7 @@ export type IdpModules = Awaited<ReturnType<typeof openModules>>;
 /** The modules of the provider. Each gets what it needs from those above it. */
 export async function openModules(context: IdpContext) {
   const { values, store, jobs, issuer, clock } = context;
-  const { adminToken, inviteToken, clientIdMetadata, clientRegistration } = values;
+  const { adminToken, inviteToken } = values;
   const people = principalCollection(store);
   const isSignupOpen = !values.disableSignup;
   // A stolen administrator token must not let an agent in.
@@ -83,7 +83,7 @@ export async function openModules(context: IdpContext) {
   const oidc = createOidcModule(context, {
     locales: context.messages.locales,
     isSignUpOpen: isSignupOpen,
-    clientRegistration: { acceptsMetadata: clientIdMetadata, acceptsRegistration: clientRegistration },
+    clientRegistration: clientRegistrationOf(values),
     directory,
     resources,
     groups,

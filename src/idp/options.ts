@@ -113,6 +113,16 @@ const EQUAL_SECRETS: Record<string, Record<string, string>> = {
 export const idTokenAlgorithmsOf = ({ es256Key }: Pick<IdpConfiguration, 'es256Key'>): IdTokenAlgorithm[] =>
   es256Key === undefined ? ['EdDSA'] : ['EdDSA', 'ES256'];
 
+/** How clients become known without the operator. */
+export const clientRegistrationOf = ({
+  mcp,
+  clientIdMetadata,
+  clientRegistration,
+}: Pick<IdpConfiguration, 'mcp' | 'clientIdMetadata' | 'clientRegistration'>) => ({
+  acceptsMetadata: clientIdMetadata || mcp,
+  acceptsRegistration: clientRegistration || mcp,
+});
+
 /** What the operator may register; self-registered applications follow stricter rules. */
 export const uriRulesOf = ({
   values: { nativeSchemes = [] },
@@ -152,7 +162,7 @@ export function idpWarnings({
       'Set IDP_DISABLE_SIGNUP=1 unless sign-up is meant to be open. APIs give no token to who signs up, unless they were added with --self-registered yes.',
     ],
     [
-      !values.clientIdMetadata &&
+      !clientRegistrationOf(values).acceptsMetadata &&
         (values.clientIdMetadataHosts ?? values.clientIdMetadataDeniedHosts) !== undefined,
       'IDP_CLIENT_ID_METADATA',
       'is not true, so the lists of hosts have no effect',

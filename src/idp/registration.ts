@@ -4,7 +4,7 @@ import type { createReadPrincipal } from './agents.js';
 import type { IdpContext } from './context.js';
 import { DOCUMENT_REQUESTS } from './oidc/client-assertion.js';
 import type { Directory } from './oidc/directory.js';
-import { idTokenAlgorithmsOf, uriRulesOf } from './options.js';
+import { clientRegistrationOf, idTokenAlgorithmsOf, uriRulesOf } from './options.js';
 import { documentUriProblem, logoutUriProblem, redirectUriProblem } from './provisioning/client-uris.js';
 import type { Clients, EndClient } from './provisioning/clients.js';
 import type { ProvisioningModule } from './provisioning/module.js';
@@ -28,14 +28,14 @@ export async function openRegistration(
   { clients, documents, endClient }: { clients: Clients; documents: Documents; endClient: EndClient },
 ): Promise<RegistrationModule | undefined> {
   const { values } = context;
-  const { clientIdMetadata, clientRegistration } = values;
-  if (!clientIdMetadata && !clientRegistration) return undefined;
+  const accepted = clientRegistrationOf(values);
+  if (!accepted.acceptsMetadata && !accepted.acceptsRegistration) return undefined;
   const { createRegistrationModule } = await import('./registration/module.js');
   // Unlike the operator, who knows the application, these never use http beyond this machine.
   const strict = { ...uriRulesOf(context), allowHttp: false };
   return createRegistrationModule(context, {
-    acceptsMetadata: clientIdMetadata,
-    acceptsRegistration: clientRegistration,
+    ...accepted,
+    isOpen: values.mcp,
     hosts: {
       allowed: values.clientIdMetadataHosts,
       denied: values.clientIdMetadataDeniedHosts ?? [],
@@ -43,6 +43,7 @@ export async function openRegistration(
     allowsLoopback: values.loopbackDocuments,
     rules: {
       redirectUri: (uri) => redirectUriProblem(uri, strict),
+      openRedirectUri: (uri) => redirectUriProblem(uri, strict) ?? openProblem(uri, strict),
       documentUri: documentUriProblem,
       logoutUri: (uri) => logoutUriProblem(uri, strict),
       idTokenAlgorithms: idTokenAlgorithmsOf(values),
@@ -52,6 +53,12 @@ export async function openRegistration(
     endClient,
   });
 }
+
+/** Whoever registers without a token returns to a host or to this machine, or to a program that the operator has named. */
+const openProblem = (uri: string, { nativeSchemes }: { nativeSchemes: readonly string[] }): string | null =>
+  ['http', 'https', ...nativeSchemes].some((scheme) => uri.toLowerCase().startsWith(`${scheme}:`))
+    ? null
+    : 'must be https, or http to this machine, without an initial access token';
 
 const isAddress = (clientId: string): boolean => /^https?:/.test(clientId);
 

@@ -191,8 +191,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
       if (error instanceof DpopError) throw refuse(error.code, error.message, { scheme });
       throw error;
     });
-    if (used !== bound)
-      throw refuse('invalid_token', 'The access token is bound to another key.', about);
+    if (used !== bound) throw refuse('invalid_token', 'The access token is bound to another key.', about);
   };
 
   const requireDemands = (token: AccessToken, { scopes = [], acr, maxAge }: TokenDemands) => {

@@ -106,8 +106,17 @@ t.test('a token for this resource is accepted, and the handler sees what it says
 t.test('each 401 names the scopes that the route needs', async (t) => {
   const { app, bearer, call } = await protectedApp(t);
   const expired = await bearer({ exp: 1 });
-  for (const authorization of [undefined, expired, await bearer({ aud: 'https://other.example.test' }), 'Bearer x']) {
-    t.match(await call(authorization), { status: 401, challenge: /scope="files:read"/ }, authorization);
+  for (const authorization of [
+    undefined,
+    expired,
+    await bearer({ aud: 'https://other.example.test' }),
+    'Bearer x',
+  ]) {
+    t.match(
+      await call(authorization),
+      { status: 401, challenge: /scope="files:read"/ },
+      String(authorization),
+    );
     t.match(await call(authorization, { method: 'POST' }), { status: 401, challenge: /scope="files:write"/ });
   }
   t.notMatch((await call(expired, { method: 'DELETE' })).challenge, /scope=/, 'it needs none');

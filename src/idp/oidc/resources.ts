@@ -63,7 +63,9 @@ export async function findTargets(
 /** The identifier of the one resource that has all of these scopes, for clients that do not send `resource`. */
 async function impliedBy(requested: ReadonlySet<string>, resources: Resources): Promise<string[]> {
   if (requested.size === 0) return [];
-  const owners = (await resources.all()).filter(({ scopes }) => scopes.some(({ name }) => requested.has(name)));
+  const owners = (await resources.all()).filter(({ scopes }) =>
+    scopes.some(({ name }) => requested.has(name)),
+  );
   const [owner, ...others] = owners;
   const names = new Set(owner?.scopes.map(({ name }) => name));
   return owner && others.length === 0 && [...requested].every((name) => names.has(name))

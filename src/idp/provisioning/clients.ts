@@ -59,7 +59,11 @@ export interface ClientInput {
 }
 
 /** `origin` of a client that registered itself, which ends when it is not used. */
-export type NewClient = ClientInput & Pick<ClientDocument, 'origin'>;
+export type NewClient = ClientInput &
+  Pick<ClientDocument, 'origin' | 'refreshes'> & {
+    /** How long it is kept before the first sign-in. Default: 30 days. */
+    unusedLifetimeMs?: number;
+  };
 
 /** The fields to change; absent and undefined ones keep their value. */
 export type ClientChange = {
@@ -166,7 +170,7 @@ export function createClients(
     more: readonly Write[],
   ): Promise<CreatedClient | null>;
   async function create(
-    { isPublic, origin, ...given }: NewClient,
+    { isPublic, origin, refreshes, unusedLifetimeMs = UNUSED_LIFETIME_MS, ...given }: NewClient,
     source: RequestSource,
     more: readonly Write[] = [],
   ): Promise<CreatedClient | null> {
@@ -184,7 +188,8 @@ export function createClients(
       postLogoutRedirectUris,
       principalKinds,
       ...keys,
-      ...(origin && { origin, unused: true as const, expiresAt: now + UNUSED_LIFETIME_MS }),
+      ...(origin && { origin, unused: true as const, expiresAt: now + unusedLifetimeMs }),
+      ...(refreshes && { refreshes }),
       createdAt: now,
       ...(secret !== null && { secretHash: sha256(secret) }),
       ...optionalFields(input),

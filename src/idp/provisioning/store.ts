@@ -147,6 +147,8 @@ export interface ClientDocument {
   jwksUri?: string;
   /** How it was registered, if not by the operator (RFC 7591). */
   origin?: 'dynamic';
+  /** It has stated the grant type `refresh_token`, so each sign-in to it includes `offline_access`. */
+  refreshes?: true;
   /** When a client that registered itself ends, unless it is used before. */
   expiresAt?: number;
   /** Present until the first sign-in to a client that registered itself. */

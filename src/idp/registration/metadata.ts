@@ -12,6 +12,8 @@ export interface StatedClient {
   jwksUri?: string;
   idTokenAlg?: 'ES256';
   backchannelLogoutUri?: string;
+  /** Whether it states that it refreshes tokens, so that each sign-in gives it a refresh token. */
+  refreshes?: true;
 }
 
 export const AUTH_METHODS = ['none', 'private_key_jwt', 'client_secret_basic', 'client_secret_post'] as const;
@@ -21,6 +23,8 @@ export type AuthMethod = (typeof AUTH_METHODS)[number];
 /** The problems of addresses, as the end of a sentence; `null` for none. */
 export interface AddressRules {
   redirectUri(uri: string): string | null;
+  /** Of clients that register without a token. */
+  openRedirectUri(uri: string): string | null;
   documentUri(uri: string): string | null;
   logoutUri(uri: string): string | null;
   /** The algorithms for which the provider has a key. */
@@ -72,6 +76,7 @@ export function readMetadata(
   const keys = readKeys(stated, known, rules);
   if ('field' in keys) return keys;
   const { id_token_signed_response_alg: alg = 'EdDSA', backchannel_logout_uri: logoutUri } = stated;
+  const { grant_types: grantTypes } = stated;
   if (!rules.idTokenAlgorithms.some((one) => one === alg))
     return {
       field: 'id_token_signed_response_alg',
@@ -89,6 +94,7 @@ export function readMetadata(
     ...keys,
     ...(alg === 'ES256' && { idTokenAlg: 'ES256' as const }),
     ...(isUri(logoutUri) && { backchannelLogoutUri: logoutUri }),
+    ...(Array.isArray(grantTypes) && grantTypes.includes('refresh_token') && { refreshes: true as const }),
   };
 }
 

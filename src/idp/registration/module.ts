@@ -17,6 +17,8 @@ export type RegistrationModule = ReturnType<typeof createRegistrationModule>;
 export interface RegistrationModuleOptions {
   acceptsMetadata: boolean;
   acceptsRegistration: boolean;
+  /** Whether public clients register without a token. */
+  isOpen: boolean;
   hosts: HostPolicy;
   allowsLoopback: boolean;
   rules: AddressRules;

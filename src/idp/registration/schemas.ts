@@ -10,6 +10,11 @@ const hosts = (env: string, doc: string) => ({
 });
 
 export const registrationOptions = {
+  mcp: option(Type.Boolean({ default: false }), {
+    env: 'IDP_MCP',
+    doc: 'true lets MCP clients connect that nobody has registered: with a metadata document, as IDP_CLIENT_ID_METADATA, or by registering themselves as public clients without a token. Such a client ends after a day unless a person signs in.',
+    shown: 'false',
+  }),
   clientIdMetadata: option(Type.Boolean({ default: false }), {
     env: 'IDP_CLIENT_ID_METADATA',
     doc: 'true accepts clients that nobody has registered: their client_id is the https address of a document with their metadata, which idp fetches.',

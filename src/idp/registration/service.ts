@@ -1,4 +1,5 @@
 import type { RequestSource } from '../../core/http/routes.js';
+import { DAY } from '../../core/kernel/clock.js';
 import type { Clients } from '../provisioning/clients.js';
 import { registrationErrors } from './errors.js';
 import { type AddressRules, AUTH_METHODS, type AuthMethod, readMetadata } from './metadata.js';
@@ -9,27 +10,42 @@ import type { RegistrationTokens } from './tokens.js';
 export type Registration = ReturnType<typeof createRegistration>;
 
 export interface RegistrationDependencies {
+  isOpen: boolean;
   tokens: RegistrationTokens;
   createClient: Clients['create'];
   rules: AddressRules;
 }
 
+/** Without a token: no secret, no key, and nothing that the provider would call. */
+const OPEN = { methods: ['none'], defaultMethod: 'none' } as const;
+const UNUSED_OPEN_MS = DAY;
+
 const METHODS = { methods: AUTH_METHODS, defaultMethod: 'client_secret_basic' as AuthMethod };
 
-export function createRegistration({ tokens, createClient, rules }: RegistrationDependencies) {
+export function createRegistration({ isOpen, tokens, createClient, rules }: RegistrationDependencies) {
   return {
+    isOpen,
+
     /** The ID of a usable initial access token, else `null`. */
     async authorize(token: string | undefined): Promise<string | null> {
       return token === undefined ? null : ((await tokens.find(token))?.id ?? null);
     },
 
-    /** @throws invalid_redirect_uri, invalid_client_metadata, invalid_token */
+    /**
+     * @param tokenId absent without a token: the client is public then, whatever it states (RFC 7591 §3.2.1)
+     * @throws invalid_redirect_uri, invalid_client_metadata, invalid_token
+     */
     async register(
-      tokenId: string,
+      tokenId: string | undefined,
       stated: Readonly<Record<string, unknown>>,
       source: RequestSource,
     ): Promise<RegistrationAnswer> {
-      const read = readMetadata(stated, METHODS, rules);
+      if (tokenId === undefined && !isOpen) throw invalidToken();
+      const { token_endpoint_auth_method: _, backchannel_logout_uri: __, ...open } = stated;
+      const read =
+        tokenId === undefined
+          ? readMetadata(open, OPEN, { ...rules, redirectUri: rules.openRedirectUri })
+          : readMetadata(stated, METHODS, rules);
       if ('field' in read) {
         const { field, message } = read;
         const error = field === 'redirect_uris' ? 'invalid_redirect_uri' : 'invalid_client_metadata';
@@ -47,9 +63,10 @@ export function createRegistration({ tokens, createClient, rules }: Registration
           isPublic: method === 'none',
           principalKinds: ['human'],
           origin: 'dynamic',
+          ...(tokenId === undefined && { unusedLifetimeMs: UNUSED_OPEN_MS }),
         },
-        { ...source, by: tokenId },
-        [tokens.using(tokenId)],
+        { ...source, ...(tokenId !== undefined && { by: tokenId }) },
+        tokenId === undefined ? [] : [tokens.using(tokenId)],
       );
       if (!registered) throw invalidToken();
       const { client: created, secret } = registered;

@@ -2,6 +2,21 @@
 // biome-ignore format: the rows of a table
 export default [
   {
+    name: 'a request without a scope gets sensitive ones', file: 'idp/oidc/resources.ts', in: 'withDefaultScopes',
+    replace: 'sensitive ? [] : [name]', by: '[name]',
+    tests: [['idp/oidc/resources', 'without a scope, a resource gives those that are not sensitive']],
+  },
+  {
+    name: 'an agent without a permission gets default scopes', file: 'idp/oidc/admission.ts', in: 'findRefusal',
+    replace: '!(isDefault && missing.length < scopes.length)', by: '!isDefault',
+    tests: [['idp/oidc/resources', 'without a scope, a resource gives those that are not sensitive']],
+  },
+  {
+    name: 'scopes of several resources name one of them', file: 'idp/oidc/resources.ts', in: 'impliedBy',
+    replace: 'owner && others.length === 0', by: 'owner',
+    tests: [['idp/oidc/resources', 'the scopes of one resource name it']],
+  },
+  {
     name: 'a decision on a device replaces another one', file: 'idp/oidc/device/service.ts', in: 'decide',
     replace: "changing({ id, state: 'pending', expiresAt }", by: 'changing({ id, expiresAt }',
     tests: [['idp/oidc/device', 'of decisions and polls at the same time, one counts']],

@@ -233,27 +233,34 @@ t.test('a scope that no named resource has is refused', async (t) => {
   t.notOk('scope' in claimsOf(none.tokens.access_token), 'only the sign-in was asked for');
 });
 
-t.test('without a scope, a resource gives those that are not sensitive, and the page shows them', async (t) => {
-  const idp = await idpApp(t);
-  const files = await addResource(t, idp, FILES, { agents: false, sensitive: ['files:write'] });
-  const [client, agent, person] = [await idp.createClient(), await idp.mintAgent(), await idp.makeHuman()];
-  const { page } = await idp.visit(client, { resource: FILES, scope: '' });
-  t.match(page.body, 'Read your files');
-  t.notMatch(page.body, 'Change your files');
-  const { tokens } = await flow(idp, { resource: FILES, scope: 'offline_access' }, person);
-  t.equal(tokens.scope, 'offline_access files:read');
-  t.equal(claimsOf(tokens.access_token).scope, 'files:read');
+t.test(
+  'without a scope, a resource gives those that are not sensitive, and the page shows them',
+  async (t) => {
+    const idp = await idpApp(t);
+    const files = await addResource(t, idp, FILES, { agents: false, sensitive: ['files:write'] });
+    const [client, agent, person] = [await idp.createClient(), await idp.mintAgent(), await idp.makeHuman()];
+    const { page } = await idp.visit(client, { resource: FILES, scope: '' });
+    t.match(page.body, 'Read your files');
+    t.notMatch(page.body, 'Change your files');
+    const { tokens } = await flow(idp, { resource: FILES, scope: 'offline_access' }, person);
+    t.equal(tokens.scope, 'offline_access files:read');
+    t.equal(claimsOf(tokens.access_token).scope, 'files:read');
 
-  await files.update(FILES, { sensitive: [] }, COMMAND_SOURCE);
-  const refused = async () =>
-    errorIn((await idp.authorize(client, agent, { resource: FILES, scope: '' })).headers['location']);
-  t.match(await refused(), { error: 'access_denied' }, 'an agent without a permission');
-  await files.permissions.allow(agent.sub, FILES, { scopes: ['files:write'] }, COMMAND_SOURCE);
-  const own = await flow(idp, { resource: FILES, scope: '' }, agent);
-  t.equal(claimsOf(own.tokens.access_token).scope, 'files:write', 'an agent gets what it has a permission for');
-  await files.update(FILES, { sensitive: ['files:write'] }, COMMAND_SOURCE);
-  t.match(await refused(), { error: 'access_denied' }, 'a token would open nothing');
-});
+    await files.update(FILES, { sensitive: [] }, COMMAND_SOURCE);
+    const refused = async () =>
+      errorIn((await idp.authorize(client, agent, { resource: FILES, scope: '' })).headers['location']);
+    t.match(await refused(), { error: 'access_denied' }, 'an agent without a permission');
+    await files.permissions.allow(agent.sub, FILES, { scopes: ['files:write'] }, COMMAND_SOURCE);
+    const own = await flow(idp, { resource: FILES, scope: '' }, agent);
+    t.equal(
+      claimsOf(own.tokens.access_token).scope,
+      'files:write',
+      'an agent gets what it has a permission for',
+    );
+    await files.update(FILES, { sensitive: ['files:write'] }, COMMAND_SOURCE);
+    t.match(await refused(), { error: 'access_denied' }, 'a token would open nothing');
+  },
+);
 
 t.test('a resource has one name, however a client spells its host', async (t) => {
   const idp = await idpApp(t);
@@ -296,7 +303,10 @@ t.test('the scopes of one resource name it', async (t) => {
   idp.clock.advance(2 * SECOND);
   t.match((await tokens('files:read')).access_token, /^at_/, 'two resources have it');
   t.match(claimsOf((await tokens('mail:send')).access_token), { aud: MAIL, scope: 'mail:send' });
-  t.match((await idp.authorize(client, agent, { scope: 'mail:send files:read' })).headers['location'], /code=/);
+  t.match(
+    (await idp.authorize(client, agent, { scope: 'mail:send files:read' })).headers['location'],
+    /code=/,
+  );
 });
 
 t.test('scopes of resources are published where clients choose them', async (t) => {

@@ -193,6 +193,22 @@ t.test(
   },
 );
 
+t.test(
+  'with a challenge, the redirect_uri may be left out at /token, but must not be another one',
+  async (t) => {
+    const idp = await idpApp(t);
+    const [client, agent] = [await idp.createClient({ public: true }), await idp.mintAgent()];
+    const code = await idp.codeFor(client, agent);
+    const invalid = { status: 400, body: { error: 'invalid_grant' } };
+    t.match(await idp.redeem(client, code, { redirect_uri: `${CALLBACK}/` }), invalid);
+    t.match(
+      await idp.redeem(client, code, { redirect_uri: undefined, code_verifier: 'w'.repeat(43) }),
+      invalid,
+    );
+    t.equal((await idp.redeem(client, code, { redirect_uri: undefined })).status, 200);
+  },
+);
+
 t.test('the code verifier must match the challenge, and neither works without the other', async (t) => {
   const idp = await idpApp(t);
   const [web, native] = [await idp.createClient(), await idp.createClient({ public: true })];

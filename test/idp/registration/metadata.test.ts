@@ -72,6 +72,25 @@ t.test('a person signs in to an unregistered client, and it refreshes', async (t
   t.equal((await idp.refresh(client, refreshed.body.refresh_token)).status, 401, 'the client is gone');
 });
 
+t.test(
+  'a client that states that it refreshes tokens gets a refresh token, and the page says so',
+  async (t) => {
+    for (const grants of [undefined, ['authorization_code'], ['authorization_code', 'refresh_token']]) {
+      const started = await start(t, {}, grants && { grant_types: grants });
+      const { idp, client } = started;
+      await addResource(t, idp);
+      const asked = { resource: FILES, scope: 'files:read' };
+      const isLasting = grants?.includes('refresh_token') === true;
+      t.equal(/90 days/.test((await idp.visit(client, asked)).page.body), isLasting);
+      const { code } = await codeFor(t, started, asked);
+      const { body } = await idp.redeem(client, code);
+      t.equal('refresh_token' in body, isLasting, String(grants));
+      t.equal(body.scope, isLasting ? 'offline_access files:read' : 'files:read');
+      t.equal(claimsOf(body.access_token).scope, 'files:read');
+    }
+  },
+);
+
 t.test('an error leads to the address of such a client only after a person was asked', async (t) => {
   const { idp, client } = await start(t, {}, { post_logout_redirect_uris: [CALLBACK] });
   const refused = async (more: Record<string, string>, cookie = '') =>

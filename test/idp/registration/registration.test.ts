@@ -142,6 +142,63 @@ t.test('a client that registered itself ends after 30 days without use', async (
   t.equal(await clientCollection(store).count(), 2, 'the purge deletes them');
 });
 
+t.test('with IDP_MCP, a client registers itself without a token, as a public client for a day', async (t) => {
+  const { idp, register } = await start(t, { clientRegistration: false, mcp: true });
+  const { body: metadata } = await idp.request('GET', '/.well-known/oauth-authorization-server');
+  t.match(metadata, {
+    registration_endpoint: /\/register$/,
+    client_id_metadata_document_supported: true,
+    token_endpoint_auth_methods_supported: [String, String, String, 'none'],
+  });
+  const loopback = 'http://127.0.0.1:33418/cb';
+  const { status, body } = await register({
+    ...METADATA,
+    redirect_uris: [CALLBACK, loopback],
+    grant_types: ['authorization_code', 'refresh_token'],
+    token_endpoint_auth_method: 'client_secret_post',
+    backchannel_logout_uri: 'https://victim.example.test/',
+  });
+  t.equal(status, 201);
+  t.match(body, { client_id: /^cid_/, token_endpoint_auth_method: 'none' }, 'whatever it states');
+  t.notOk('client_secret' in body || 'backchannel_logout_uri' in body);
+  for (const uri of [
+    'cursor://app/cb',
+    'com.example.app:/cb',
+    'http://app.example.test/cb',
+    'javascript:alert(1)',
+  ])
+    t.match(await register({ ...METADATA, redirect_uris: [CALLBACK, uri] }), {
+      status: 400,
+      body: { error: 'invalid_redirect_uri' },
+    });
+  t.equal((await register(METADATA, 'x')).status, 401, 'a wrong token is none');
+
+  const client = { id: body.client_id, redirectUri: CALLBACK };
+  const { browser, page } = await idp.visit(client, { scope: 'openid' });
+  t.match(page.body, 'has registered itself');
+  const { location = '' } = await browser.submit(page, loginOf(await idp.makeHuman()));
+  const tokens = (await idp.redeem(client, new URL(location).searchParams.get('code') ?? '')).body;
+  t.match(
+    tokens,
+    { scope: 'openid offline_access', refresh_token: /^rt_/ },
+    'it has stated that it refreshes',
+  );
+  const unused = (await register(METADATA)).body;
+  const plain = { id: unused.client_id, redirectUri: CALLBACK };
+  t.equal((await idp.authorize(plain)).status, 200);
+  idp.clock.advance(DAY);
+  t.equal((await idp.authorize(client)).status, 200, 'a person has signed in');
+  t.equal((await idp.authorize(plain)).status, 400);
+  t.equal((await idp.refresh(client, tokens.refresh_token)).status, 200);
+});
+
+t.test('registrations without a token are limited for an address', async (t) => {
+  const { register } = await start(t, { mcp: true, limits: true });
+  const statuses = [];
+  for (let attempt = 0; attempt < 21; attempt++) statuses.push((await register(METADATA)).status);
+  t.same(statuses, [...Array(20).fill(201), 429]);
+});
+
 t.test('the routes exist only if they are configured', async (t) => {
   const idp = await idpApp(t);
   t.equal((await idp.request('POST', '/register', { body: METADATA })).status, 404);

@@ -76,7 +76,13 @@ export async function validateAuthorizationRequest(
   const targets = await findTargets(namesIn(parameters['resource']), scope, deps.resources);
   if ('error' in targets) return { error: { client, redirectUri, parameters, violation: targets } };
   const offered = await offeredScopes(client, deps.groups);
-  const shared = { parameters, client, redirectUri, scope: grantedScope(scope, targets, offered), targets };
+  const shared = {
+    parameters,
+    client,
+    redirectUri,
+    scope: grantedScope(scope, targets, offered, client),
+    targets,
+  };
   const delegation = await readDelegation(parameters, targets, deps);
   if (delegation && 'error' in delegation)
     return { error: { client, redirectUri, parameters, violation: delegation } };
@@ -122,12 +128,19 @@ export const offeredScopes = async (
 
 /**
  * The supported scopes of the provider itself. The default is `openid`, because a scope must not be empty (RFC 6749 §3.3); a
- * request for scopes of resources needs none.
+ * request for scopes of resources needs none. A client that has stated that it refreshes tokens gets `offline_access`.
  */
-export function grantedScope(scope = '', targets: readonly Target[], offered: readonly string[]): string {
+export function grantedScope(
+  scope = '',
+  targets: readonly Target[],
+  offered: readonly string[],
+  { refreshes }: Pick<Client, 'refreshes'>,
+): string {
   const requested = new Set(scope.split(' '));
   const own = offered.filter((known) => requested.has(known)).join(' ');
-  return own || (targets.some(({ scopes }) => scopes.length > 0) ? '' : 'openid');
+  const granted = own || (targets.some(({ scopes }) => scopes.length > 0) ? '' : 'openid');
+  if (!refreshes || requested.has('offline_access')) return granted;
+  return [granted, 'offline_access'].filter(Boolean).join(' ');
 }
 
 /** Supported parameters. Others are ignored (RFC 6749 §3.1) and never stored. */

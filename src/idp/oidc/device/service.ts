@@ -148,7 +148,7 @@ export function createDeviceFlow(
             userCodeHash: hashUserCode(userCode, seeds[0]),
             codeHash: sha256(deviceCode),
             clientId: client.id,
-            scope: grantedScope(scope, targets, offered),
+            scope: grantedScope(scope, targets, offered, client),
             ...(targets.length > 0 && { resources: scopesOf(targets) }),
             ...(place !== undefined && { place }),
             ...(system !== undefined && { system }),
