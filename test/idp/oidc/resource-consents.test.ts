@@ -61,7 +61,7 @@ t.test('the consent page names the resource, what its scopes permit, and for how
     scope: 'openid files:read offline_access',
   });
   t.match(lasting.body, sentence('scope.offline_access'));
-  const bare = await open(idp, browser, await idp.createClient(), { resource: FILES });
+  const bare = await open(idp, browser, await idp.createClient(), { resource: FILES, scope: 'openid' });
   t.match(bare.body, sentence('consent.no-scopes'));
   t.notMatch(bare.body, /Read your files/);
   const denied = await browser.submit(bare, { decision: 'deny' });

@@ -2,6 +2,16 @@
 // biome-ignore format: the rows of a table
 export default [
   {
+    name: 'clients register without a token while that is off', file: 'idp/registration/plugin.ts', in: 'registrationGuard',
+    replace: 'registration.isOpen && ', by: '',
+    tests: [['idp/registration/registration', 'without a usable token nothing is registered']],
+  },
+  {
+    name: 'whoever registers without a token returns to any program', file: 'idp/registration/service.ts', in: 'register',
+    replace: '{ ...rules, redirectUri: rules.openRedirectUri }', by: 'rules',
+    tests: [['idp/registration/registration', 'with IDP_MCP, a client registers itself without a token']],
+  },
+  {
     name: 'a use is counted without a condition', file: 'idp/registration/tokens.ts', in: 'using',
     replace: '{ id, ...usable() }', by: '{ id }',
     tests: [['idp/oidc/processes', 'four processes share one store of SQLite']],
