@@ -375,7 +375,8 @@ export const provisioning = {
   'POST /register': {
     id: 'registerClient',
     summary: 'Register the application itself (RFC 7591)',
-    description: 'Available with IDP_CLIENT_REGISTRATION, and with IDP_MCP for public clients without a token. Ignores metadata that is not supported.',
+    description:
+      'Available with IDP_CLIENT_REGISTRATION, and with IDP_MCP for public clients without a token. Ignores metadata that is not supported.',
     errors: ['invalid_redirect_uri', 'invalid_client_metadata'],
   },
   'GET /v1/clients': { id: 'listClients', summary: 'The registered clients' },

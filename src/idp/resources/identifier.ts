@@ -15,9 +15,10 @@ export const isResourceUri = (text: string): boolean =>
  * may be left out (RFC 3986 §6.2).
  */
 export function spellingsOf(text: string): string[] {
-  const [, origin = '', path = ''] = /^(https?:\/\/[^/]*)(.*)$/i.exec(text) ?? [];
-  const known = origin.toLowerCase() + path;
-  return [known, ...(path === '' ? [`${known}/`] : path === '/' ? [origin.toLowerCase()] : [])];
+  const [scheme = '', , host = '', ...parts] = text.split('/');
+  const origin = `${scheme}//${host}`.toLowerCase();
+  const path = parts.map((part) => `/${part}`).join('');
+  return [origin + path, ...(path === '' ? [`${origin}/`] : path === '/' ? [origin] : [])];
 }
 
 /**
