@@ -225,7 +225,7 @@ export function createClient(options: ClientOptions): SaasClient {
     return asking;
   };
   client.assumeSession = (rendered: Pick<ActiveSession, 'session'> | null) =>
-    session.assume(rendered && rendered.session.id);
+    session.assume(rendered?.session.id ?? null);
   client.getAccessToken = async () => {
     if (hasCookie && !mayHaveCookie(base.hostname)) return null;
     return (await session.current())?.accessToken ?? null;

@@ -130,13 +130,14 @@ export function createPermissions(deps: PermissionDependencies) {
      */
     allow: (
       subject: string,
-      identifier: string,
+      named: string,
       terms: Terms,
       source: RequestSource,
     ): Promise<PermissionDocument> =>
       decideAndCommit(commit, async () => {
-        const resource = await findResource(identifier);
+        const resource = await findResource(named);
         if (!resource) throw invalidFields({ path: 'resource', message: 'is not registered' });
+        const { identifier } = resource;
         const { scopes, ...conditions } = readTerms(terms, resource);
         const id = idOf(subject, resource);
         const before = await permissions.findOne({ id });
