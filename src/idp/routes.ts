@@ -126,8 +126,8 @@ async function registerModules(
   await instance.register(resources.plugin);
   await instance.register(permissions.plugin);
   if (email) await instance.register(email.plugin);
-  await instance.register(oidc.plugin);
-  if (registration) await instance.register(registration.plugin);
+  // Pages that are clients also register themselves.
+  await instance.register(oidc.plugin, { openRoutes: registration?.plugin });
   await instance.register(account.plugin, { prefix: '/account' });
   if (hasAccountPages) await instance.register(accountEntryPlugin, { signIn, issuer });
 }

@@ -26,7 +26,10 @@ export function createOidcModule(context: OidcContext, options: OidcModuleOption
   return {
     /** The access levels of the routes below. */
     guards: { client: rejectCrossSiteForms, bearer: authenticatedByRoute },
-    plugin: (fastify: FastifyTypebox) => oidcPlugin(fastify, services),
+    plugin: (
+      fastify: FastifyTypebox,
+      { openRoutes }: { openRoutes: ((fastify: FastifyTypebox) => Promise<void>) | undefined },
+    ) => oidcPlugin(fastify, services, openRoutes),
     /** The metadata of an issuer with a path, which belongs to the root of the host. */
     pathMetadataPlugin: (fastify: FastifyTypebox) => pathMetadataPlugin(fastify, services),
     /** The same for every issuer. */

@@ -3,7 +3,7 @@ import { registerCors } from '../../core/http/cors.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { parPlugin } from './authorize/par.js';
 import { authorizePlugin } from './authorize/plugin.js';
-import { devicePlugin } from './device/plugin.js';
+import { deviceAuthorizationPlugin, devicePlugin } from './device/plugin.js';
 import { discoveryPlugin } from './discovery.js';
 import { logoutPlugin } from './logout.js';
 import { revocationsPlugin } from './revocations/plugin.js';
@@ -12,8 +12,15 @@ import { introspectionPlugin, tokensPlugin, userinfoPlugin } from './tokens/plug
 
 const FORM_LIMIT_BYTES = 16 * 1024;
 
-/** The endpoints of OpenID Connect. Pages of any origin may call those that they need. */
-export async function oidcPlugin(fastify: FastifyTypebox, services: OidcServices): Promise<void> {
+/**
+ * The endpoints of OpenID Connect. Pages of any origin may call those that they need.
+ * @param others further routes for them, of other domains
+ */
+export async function oidcPlugin(
+  fastify: FastifyTypebox,
+  services: OidcServices,
+  others?: (fastify: FastifyTypebox) => Promise<void>,
+): Promise<void> {
   // The rules of the enclosing context apply.
   fastify.setErrorHandler(async (error, request) => {
     await services.refusals.recordError(error, request);
@@ -31,6 +38,8 @@ export async function oidcPlugin(fastify: FastifyTypebox, services: OidcServices
     await tokensPlugin(open, services);
     await userinfoPlugin(open, services);
     await parPlugin(open, services);
+    if (device) await deviceAuthorizationPlugin(open, { ...services, device });
+    await others?.(open);
   };
   await registerCors(fastify, ['*'], publish, { exposedHeaders: ['DPoP-Nonce'] });
 }

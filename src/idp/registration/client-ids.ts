@@ -108,14 +108,15 @@ export function createMetadataClients({
     },
 
     /**
-     * The client after a request, if its copy is not fresh. `null` if the text is no such identifier.
+     * The client after a request, if its copy is not fresh.
      * @throws what `pay` throws
      */
     async resolve(
       clientId: string,
       options: { pay(): Promise<void>; allowsStale: boolean },
     ): Promise<MetadataClient | { problem: string } | null> {
-      if (!isClient(clientId)) return null;
+      const problem = metadataIdProblem(clientId, allowsLoopback);
+      if (problem !== null) return { problem: `The address of the client metadata document ${problem}.` };
       if (!isAllowed(clientId)) return { problem: REFUSED };
       if ((await documents.find(clientId))?.blockedAt !== undefined) return { problem: BLOCKED };
       try {
@@ -168,20 +169,23 @@ export function createMetadataClients({
   };
 }
 
+/** Whether the text may be the address of a metadata document. */
+export const isMetadataId = (text: string, allowsLoopback: boolean): boolean =>
+  metadataIdProblem(text, allowsLoopback) === null;
+
 /**
- * An https address with a path, as the URL parser writes it, so that two texts are never one address: no dot segments,
- * default port or capitals in the host. No user name, query or fragment.
+ * Why an address is no identifier of a client, as the end of a sentence, or `null`. It is written as the URL parser writes it, so that
+ * two texts are never one address.
  */
-export function isMetadataId(text: string, allowsLoopback: boolean): boolean {
-  if (text.length > MAX_LENGTH || !/^https?:\/\/[\x21-\x7e]+$/.test(text) || !URL.canParse(text))
-    return false;
-  if (/[?#\\]/.test(text)) return false;
+function metadataIdProblem(text: string, allowsLoopback: boolean): string | null {
+  if (text.length > MAX_LENGTH) return `is longer than ${MAX_LENGTH} characters`;
+  if (!/^https?:\/\/[\x21-\x7e]+$/.test(text) || !URL.canParse(text)) return 'is no https address';
+  if (/[?#\\]/.test(text)) return 'has a query or a fragment';
   const url = new URL(text);
-  const isSecure = url.protocol === 'https:' || (allowsLoopback && isLoopback(url.hostname));
-  const { username, password, pathname, hostname } = url;
-  return (
-    isSecure && url.href === text && !username && !password && pathname !== '/' && !hostname.endsWith('.')
-  );
+  if (url.protocol !== 'https:' && !(allowsLoopback && isLoopback(url.hostname))) return 'is not https';
+  if (url.username || url.password) return 'contains a user name or password';
+  if (url.href !== text || url.hostname.endsWith('.')) return `is not written as ${url.href}`;
+  return url.pathname === '/' ? 'has no path' : null;
 }
 
 function listedOf({ id, uri, text, usedAt, lastUsedAt, blockedAt }: DocumentCopy): ListedClient {

@@ -117,17 +117,19 @@ t.test('discovery documents are readable from every origin and cacheable for fiv
   }
 });
 
-t.test('other origins may call the token and userinfo endpoints and nothing else', async (t) => {
-  const idp = await idpApp(t);
+t.test('other origins may call the endpoints of clients and nothing else', async (t) => {
+  const idp = await idpApp(t, { deviceFlow: true, mcp: true });
   const allowed = async (path: string, method: string) => {
     const headers = { origin: 'https://spa.example.test', 'access-control-request-method': method };
     return (await idp.request('OPTIONS', path, { headers })).headers['access-control-allow-origin'];
   };
   t.equal(await allowed('/token', 'POST'), '*');
   t.equal(await allowed('/userinfo', 'GET'), '*');
-  t.equal(await allowed('/revoke', 'POST'), '*');
+  for (const path of ['/revoke', '/par', '/device_authorization', '/register'])
+    t.equal(await allowed(path, 'POST'), '*', path);
   for (const path of [
     '/introspect',
+    '/device',
     '/authorize',
     '/authorize/login',
     '/v1/accounts',

@@ -22,15 +22,16 @@ import type { DeviceFlow } from './service.js';
 
 type User = NonNullable<Awaited<ReturnType<FirstPartySignIn['userOf']>>>;
 
-/** The endpoint for devices, and the page on which a person enters the code that a device shows (RFC 8628 §3.1, §3.3). */
-export async function devicePlugin(
-  fastify: FastifyTypebox,
-  services: OidcServices & { device: DeviceFlow },
-): Promise<void> {
-  const { device, signIn, pages, issuer, clock } = services;
-  const config = access('public', { page: true });
-  const path = () => `${mountPath(issuer())}/device`;
+interface DeviceServices extends OidcServices {
+  device: DeviceFlow;
+}
 
+/** The endpoint for devices (RFC 8628 §3.1). */
+export async function deviceAuthorizationPlugin(
+  fastify: FastifyTypebox,
+  services: DeviceServices,
+): Promise<void> {
+  const { device, issuer } = services;
   fastify.post(
     '/device_authorization',
     { config: access('client'), schema: { body: AnyForm, response: { 200: DeviceAuthorizationResponse } } },
@@ -53,6 +54,16 @@ export async function devicePlugin(
       };
     },
   );
+}
+
+/** The page on which a person enters the code that a device shows (RFC 8628 §3.3). */
+export async function devicePlugin(
+  fastify: FastifyTypebox,
+  services: DeviceServices,
+): Promise<void> {
+  const { device, signIn, pages, issuer, clock } = services;
+  const config = access('public', { page: true });
+  const path = () => `${mountPath(issuer())}/device`;
 
   // A code in the address only fills in the form: a person who follows a link has compared nothing yet.
   fastify.get('/device', { config, schema: { querystring: DeviceQuery } }, async (request, reply) => {
