@@ -22,9 +22,16 @@ export async function discoveryPlugin(fastify: FastifyTypebox, services: OidcSer
   publish(fastify, ['/.well-known/jwks.json', '/jwks'], () => jwks);
 }
 
-/** The metadata of an issuer with a path: RFC 8414 §3.1 inserts the well-known part before it, outside of the prefix. */
+/**
+ * The metadata of an issuer with a path: RFC 8414 §3.1 inserts the well-known part before it, outside of the prefix. MCP clients look
+ * at the root of the host besides.
+ */
 export async function pathMetadataPlugin(fastify: FastifyTypebox, services: OidcServices): Promise<void> {
-  publishMetadata(fastify, [WELL_KNOWN + new URL(services.issuer()).pathname], services);
+  const { acceptsMetadata, acceptsRegistration } = services.clientRegistration;
+  const isRootFree = !fastify.hasRoute({ method: 'GET', url: WELL_KNOWN });
+  const path = WELL_KNOWN + new URL(services.issuer()).pathname;
+  const isForAll = isRootFree && (acceptsMetadata || acceptsRegistration);
+  publishMetadata(fastify, isForAll ? [path, WELL_KNOWN] : [path], services);
 }
 
 /** What may change while the server runs. */

@@ -218,4 +218,8 @@ t.test('an issuer with a path is also described at the location of RFC 8414', as
     t.equal(inserted.body, text);
     t.equal(inserted.headers['access-control-allow-origin'], '*');
   }
+  const root = '/.well-known/oauth-authorization-server';
+  t.equal((await mounted.server.fastify.inject(root)).statusCode, 404);
+  const open = await idpApp(t, { publicUrl, prefix: '/tenant/idp', mcp: true });
+  t.equal((await open.server.fastify.inject(root)).json().issuer, publicUrl, 'for clients of MCP');
 });
