@@ -148,6 +148,26 @@ t.test('tokens end with the permission, and with what it no longer allows', asyn
   t.equal(await withdraw(subjectOfGroup('research')), false, 'there is none any more');
 });
 
+t.test('simultaneous changes leave one permission, or none', async (t) => {
+  const { files, agent, allow, withdraw, ask } = await start(t);
+  const either = [['files:read'], ['files:write']];
+  await Promise.all(Array.from({ length: 50 }, (_, index) => allow({ scopes: either[index % 2] })));
+  const { items } = await files.permissions.list({ subject: agent.sub });
+  t.equal(items.length, 1);
+  t.ok(
+    either.some(([scope]) => scope === items[0]?.scopes.join()),
+    'the terms of one of them',
+  );
+  t.equal(items[0]?.revision, 49, 'each change was of the one before');
+  const done = await Promise.all(
+    Array.from({ length: 50 }, async (_, index) => (index % 2 ? withdraw() : allow().then(() => null))),
+  );
+  const left = (await files.permissions.list({ subject: agent.sub })).items.length;
+  t.ok(left <= 1);
+  t.ok(done.includes(true), 'at least one has ended it');
+  t.equal((await ask()).status, left === 1 ? 200 : 400);
+});
+
 t.test('a resource that is registered again has no permissions', async (t) => {
   const { idp, files, ask, allow } = await start(t);
   await allow();
