@@ -32,6 +32,7 @@ export const MAX_LENGTH = 8 * 1024;
 const MAX_JTI_LENGTH = 256;
 
 const MAX_LIFETIME_SECONDS = 300;
+const MAX_LIFETIME_OF_LIBRARIES_SECONDS = 3600;
 
 /** How much later than here it may be where the assertion was made. */
 export const TOLERANCE_SECONDS = 60;
@@ -54,13 +55,17 @@ export function createClientAssertions({
   throttle,
   issuer,
   clock,
+  acceptsTokenEndpoint = false,
 }: {
   usedAssertions: Collection<UsedOnce>;
   readDocument: Documents['read'];
   throttle: Pick<Throttle, 'count'>;
   issuer(): string;
   clock: Clock;
+  /** Whether `aud` may be the token endpoint (OpenID Connect Core §9), and assertions may be valid for an hour. */
+  acceptsTokenEndpoint?: boolean;
 }) {
+  const maxLifetime = acceptsTokenEndpoint ? MAX_LIFETIME_OF_LIBRARIES_SECONDS : MAX_LIFETIME_SECONDS;
   const { claim } = createSingleUse(usedAssertions);
 
   const publishedKeys = async (uri: string, ip: string, notBefore = 0): Promise<PublicJwk[]> => {
@@ -116,12 +121,14 @@ export function createClientAssertions({
   const problemOf = (client: KeyHolder, claims: JWTPayload): string | null => {
     const { iss, sub, aud, exp, jti } = claims;
     if (iss !== client.id || sub !== client.id) return 'iss and sub of the assertion must be the client_id.';
-    // The issuer and nothing else.
-    if (!isOnlyAudience(issuer(), aud)) return 'aud of the assertion must be the issuer.';
+    const isForToken = acceptsTokenEndpoint && isOnlyAudience(`${issuer()}/token`, aud);
+    if (!isForToken && !isOnlyAudience(issuer(), aud))
+      return acceptsTokenEndpoint
+        ? 'aud of the assertion must be the issuer or the token endpoint.'
+        : 'aud of the assertion must be the issuer.';
     const now = toSeconds(clock.now());
     if (exp === undefined || exp <= now) return 'The assertion has expired.';
-    if (exp > now + MAX_LIFETIME_SECONDS)
-      return `exp of the assertion must be at most ${MAX_LIFETIME_SECONDS} seconds ahead.`;
+    if (exp > now + maxLifetime) return `exp of the assertion must be at most ${maxLifetime} seconds ahead.`;
     if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI_LENGTH)
       return `The assertion must have a jti of at most ${MAX_JTI_LENGTH} characters.`;
     return null;

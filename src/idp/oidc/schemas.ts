@@ -126,6 +126,10 @@ export const oidcOptions = {
     env: 'IDP_REFRESH_TOKEN_REUSE_WINDOW',
     doc: 'Seconds during which a used refresh token returns the same successor, for parallel requests and lost responses. Later, it revokes the grant.',
   }),
+  clientAssertions: option(Type.Enum(['issuer', 'token-endpoint'], { default: 'issuer' }), {
+    env: 'IDP_CLIENT_ASSERTIONS',
+    doc: 'The aud of the assertions of clients: issuer, or token-endpoint to accept the address of /token beside it and assertions that are valid for up to an hour, as Authlib and Spring send them.',
+  }),
   basicLogin: option(Type.Enum(['all', 'agents'], { default: 'all' }), {
     env: 'IDP_BASIC_LOGIN',
     doc: 'Who may use HTTP Basic at /authorize: all or agents.',

@@ -79,7 +79,10 @@ export function createShared(context: OidcContext, options: OidcModuleOptions) {
     seeds,
     keys,
     claimsOf: createClaims(options.isVerified),
-    assertions: createClientAssertions({ ...context, usedAssertions, readDocument }),
+    assertions: createClientAssertions({
+      ...{ ...context, usedAssertions, readDocument },
+      acceptsTokenEndpoint: values.clientAssertions === 'token-endpoint',
+    }),
     readHint: createHintReader(keys, issuer),
     /** How long the previous refresh token still returns the same successor, for a second tab or a lost response. */
     reuseWindowMs: values.refreshTokenReuseWindow * SECOND,

@@ -442,6 +442,11 @@ export function idpCases(folder: string): Record<string, Cases> {
       valid: same('all', 'agents'),
       invalid: ['humans', 'none', 'All'],
     },
+    IDP_CLIENT_ASSERTIONS: {
+      default: 'issuer',
+      valid: same('issuer', 'token-endpoint'),
+      invalid: ['token_endpoint', 'both', 'Issuer'],
+    },
     IDP_REFRESH_TOKEN_REUSE_WINDOW: seconds(30, 600),
     ...rateLimits('IDP_', { registrations: 30, logins: 60 }),
     IDP_ES256_KEY: es256,

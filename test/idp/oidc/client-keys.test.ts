@@ -101,6 +101,22 @@ t.test('an assertion that is not one of this client for this issuer is refused',
   t.equal((await redeem(await signed({ header: { typ: 'client-authentication+jwt' } }, key))).status, 200);
 });
 
+t.test('IDP_CLIENT_ASSERTIONS also accepts what libraries for OpenID Connect Core send', async (t) => {
+  const { idp, signed, redeem } = await start(t, { clientAssertions: 'token-endpoint' });
+  const seconds = Math.floor(idp.clock.now() / SECOND);
+  const statusOf = async (claims: Record<string, unknown>) => (await redeem(await signed({ claims }))).status;
+  for (const claims of [{}, { aud: `${ISSUER}/token` }, { aud: [`${ISSUER}/token`], exp: seconds + 3600 }])
+    t.equal(await statusOf(claims), 200, JSON.stringify(claims));
+  for (const claims of [
+    { aud: `${ISSUER}/revoke` },
+    { aud: [ISSUER, `${ISSUER}/token`] },
+    { exp: seconds + 3601 },
+  ])
+    t.equal(await statusOf(claims), 401, JSON.stringify(claims));
+  const once = await signed({ claims: { aud: `${ISSUER}/token` } });
+  t.same([(await redeem(once)).status, (await redeem(once)).status], [200, 401], 'and once');
+});
+
 t.test('tokens of the provider are no assertions', async (t) => {
   const { idp, redeem, signed } = await start(t);
   const { body } = await redeem(await signed());

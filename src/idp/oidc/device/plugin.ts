@@ -57,10 +57,7 @@ export async function deviceAuthorizationPlugin(
 }
 
 /** The page on which a person enters the code that a device shows (RFC 8628 §3.3). */
-export async function devicePlugin(
-  fastify: FastifyTypebox,
-  services: DeviceServices,
-): Promise<void> {
+export async function devicePlugin(fastify: FastifyTypebox, services: DeviceServices): Promise<void> {
   const { device, signIn, pages, issuer, clock } = services;
   const config = access('public', { page: true });
   const path = () => `${mountPath(issuer())}/device`;
