@@ -18,6 +18,7 @@ import {
   usedAssertionCollection,
   usedProofCollection,
 } from './oidc/store.js';
+import { permissionCollection } from './permissions/store.js';
 import { addressCollection } from './provisioning/addresses.js';
 import { setupCollection } from './provisioning/first-operator.js';
 import { clientCollection, createLastKnownAddress, principalCollection } from './provisioning/store.js';
@@ -57,6 +58,7 @@ export function declareIdpCollections(store: Store): void {
     revocationCollection,
     deviceRequestCollection,
     delegationCollection,
+    permissionCollection,
     trustedIssuerCollection,
     subjectLinkCollection,
     audienceCollection,
