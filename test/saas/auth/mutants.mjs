@@ -13,7 +13,7 @@ export default [
   },
   {
     name: 'a user writes what only the operator may', file: 'saas/auth/users/fields.ts', in: 'problemOf',
-    replace: "by !== 'operator' && isReadOnly(name)", by: "by === 'visitor' && isReadOnly(name)",
+    replace: "by !== 'operator' && !isWritable(schema)", by: "by === 'visitor' && !isWritable(schema)",
     tests: [['saas/auth/user-fields', 'the user changes fields in the profile']],
   },
   {

@@ -1,0 +1,34 @@
+/** @type {import('../../mutants.mjs').Mutant[]} */
+// biome-ignore format: the rows of a table
+export default [
+  {
+    name: 'an agent for itself uses what is for people only', file: 'idp/oidc/permits.ts', in: 'permitAt',
+    replace: '(isDelegated || !one.delegatedOnly) &&', by: '',
+    tests: [['idp/permissions/permissions', 'a permission has conditions']],
+  },
+  {
+    name: 'a permission works from any network', file: 'idp/oidc/permits.ts', in: 'permitAt',
+    replace: 'ip === undefined || !one.networks ||', by: 'true ||',
+    tests: [['idp/permissions/permissions', 'a permission has conditions']],
+  },
+  {
+    name: 'a permission that was narrowed leaves its tokens', file: 'idp/permissions/service.ts', in: 'allow',
+    replace: 'isWider(before, granted) ? undefined : ending(granted)', by: 'undefined',
+    tests: [['idp/permissions/permissions', 'tokens end with the permission']],
+  },
+  {
+    name: 'an agent works without its owner', file: 'idp/agents.ts', in: 'complete',
+    replace: 'isOwned ?', by: 'true ?',
+    tests: [['idp/permissions/owners', 'an agent stops with the person who answers for it']],
+  },
+  {
+    name: 'any person stops any agent', file: 'idp/account.ts', in: 'stop',
+    replace: 'if (isOwned)', by: 'if (person)',
+    tests: [['idp/permissions/owners', 'the person stops the agent on the account page']],
+  },
+  {
+    name: 'the administrator puts an agent into a group with permissions', file: 'idp/modules.ts', in: 'openModules',
+    replace: "kind !== 'agent' || hasOwnInviter ||", by: 'true ||',
+    tests: [['idp/permissions/permissions', 'the administrator token reads permissions']],
+  },
+];
