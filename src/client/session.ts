@@ -214,7 +214,10 @@ export function createSession({ key, store, hasCookie, isShared, send, onChange 
     end: (reason) => tabs.exclusive(() => drop({ reason })),
 
     assume(id) {
+      if (id === known) return;
       known = id;
+      // Tokens of another session, or that there is none, are not known any more.
+      if (hasCookie && id !== null) void store.save(undefined);
     },
   };
   return session;

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import t from 'tap';
+import type { ActiveSession } from '../../src/client/index.js';
 import {
   createClient,
   needsSecondFactor,
@@ -658,4 +659,27 @@ t.test('the types of the client alone compile in a page, without those of Node.j
   const bundled = ['--module', 'esnext', '--moduleResolution', 'bundler', '--skipLibCheck', 'false'];
   const check = run(TSC, [...strictest, ...page, ...bundled, 'types.mts'], { cwd: folder });
   t.equal((await check.catch((error: { stdout: string }) => error)).stdout, '');
+});
+
+t.test('a page that a server has rendered for a session notices its end', async (t) => {
+  const refused = { success: false, error: { code: 'UNAUTHENTICATED', message: 'Sign in first.' } };
+  const open = () => {
+    const client = createClient({
+      ...{ baseUrl: 'https://app.example.test/api', storage: 'cookie' },
+      fetch: async () => Response.json(refused, { status: 401 }),
+    });
+    const changes: string[] = [];
+    client.onChange(({ reason }) => changes.push(reason));
+    return { client, changes };
+  };
+  const visitor = open();
+  await t.rejects(visitor.client.user.getProfile());
+  t.same(visitor.changes, [], 'a visitor has no session that could end');
+  visitor.client.assumeSession({ session: { id: 'ses_1' } as ActiveSession['session'] });
+  await t.rejects(visitor.client.user.getProfile());
+  t.same(visitor.changes, ['revoked'], 'who was signed in by the server meanwhile');
+  const { client, changes } = open();
+  client.assumeSession({ session: { id: 'ses_1' } as ActiveSession['session'] });
+  await t.rejects(client.user.getProfile());
+  t.same(changes, ['revoked']);
 });

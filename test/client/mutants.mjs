@@ -41,4 +41,14 @@ export default [
     replace: "onChange({ reason: 'login' });", by: '',
     tests: [['client/client', 'listeners learn of each sign-in and each end, until they end it']],
   },
+  {
+    name: 'a page does not notice the end of the session that a server has rendered', file: 'client/session.ts', in: 'assume',
+    replace: 'known = id;', by: '',
+    tests: [['client/client', 'a page that a server has rendered for a session notices its end']],
+  },
+  {
+    name: 'a page remembers that there was no session', file: 'client/session.ts', in: 'assume',
+    replace: 'void store.save(undefined);', by: '{}',
+    tests: [['client/client', 'a page that a server has rendered for a session notices its end']],
+  },
 ];
