@@ -97,7 +97,7 @@ export const SECTIONS = [
       campaign/certification/steps
       saas/login-providers/upstreams
       campaign/relying-parties/ecosystems campaign/relying-parties/es256 campaign/relying-parties/mcp campaign/relying-parties/parties
-      campaign/relying-parties/products`),
+      campaign/relying-parties/products campaign/relying-parties/revocations`),
   },
   {
     name: 'Bun and Deno',
