@@ -7,7 +7,13 @@ import { operatorView, principalView } from '../../src/idp/provisioning/schemas.
 import type { AgentKey, PrincipalDocument } from '../../src/idp/provisioning/store.js';
 import type { CommandLine, CommonOptions } from '../command.js';
 import { displayName, parseEnd, parseInteger, readJson } from '../options.js';
-import { COMMAND_SOURCE, findPrincipal, withPrincipal, withProvisioning } from '../provisioning.js';
+import {
+  COMMAND_SOURCE,
+  findPrincipal,
+  printList,
+  withPrincipal,
+  withProvisioning,
+} from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
 
 interface DetailOptions extends CommonOptions {
@@ -150,17 +156,19 @@ function definePermissions(group: CommandLine): void {
     .argument('[agent]', AGENT)
     .examples('idp agent permissions', 'idp agent permissions scout@agents.example --json')
     .action((name: string | undefined, options: CommonOptions) =>
-      withProvisioning({ create: false }, async (administration) => {
-        const subject = name === undefined ? undefined : await readSubject(administration, name);
-        const listed = [];
-        for await (const items of administration.permissions.pages({ subject })) listed.push(...items);
-        const views = await Promise.all(
-          listed.map(async (permission) => ({
+      printList<Record<string, unknown>>(options, {
+        name: 'permissions',
+        columns: ['agent', 'resource', 'scopes', 'until', 'delegated_only'],
+        viewOf: (permission) => permission,
+        async page(administration, after) {
+          const subject = name === undefined ? undefined : await readSubject(administration, name);
+          const { items, next } = await administration.permissions.list({ subject }, after);
+          const named = items.map(async (permission) => ({
             ...permissionView(permission),
             agent: (await administration.directory.get(permission.subject))?.handle ?? permission.subject,
-          })),
-        );
-        answerList(options, 'permissions', views, ['agent', 'resource', 'scopes', 'until', 'delegated_only']);
+          }));
+          return { items: await Promise.all(named), next };
+        },
       }),
     );
 }

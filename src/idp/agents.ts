@@ -4,7 +4,7 @@ import type { Groups } from './groups/service.js';
 import type { Principal } from './oidc/directory.js';
 import type { Revocations } from './oidc/revocations/service.js';
 import { createPermissions, type Permissions } from './permissions/service.js';
-import { EVERY_AGENT, type PermissionDocument } from './permissions/store.js';
+import { EVERY_AGENT, groupIn, type PermissionDocument } from './permissions/store.js';
 import { findActive, type PrincipalCollection, type PrincipalDocument } from './provisioning/store.js';
 import type { ResourceService } from './resources/service.js';
 
@@ -27,7 +27,7 @@ export function openPermissions(
       await context.commit([revocations().endingResource(resource)]);
       return;
     }
-    const [, group] = /^group:(.*)$/s.exec(subject) ?? [];
+    const group = groupIn(subject);
     const agents = group === undefined ? [subject] : await groups.agentsOf(group);
     for (const agent of agents) await context.commit([revocations().endingAgent(agent, resource)]);
   };
@@ -43,7 +43,7 @@ export function createReadPrincipal(
 
   const hasOwner = async ({ owner }: PrincipalDocument): Promise<boolean> => {
     if (owner === undefined) return true;
-    const [, group] = /^group:(.*)$/s.exec(owner) ?? [];
+    const group = groupIn(owner);
     return group === undefined ? (await findPerson(owner)) !== null : groups.has(group);
   };
 
@@ -63,7 +63,7 @@ export function createReadPrincipal(
 
     /** Whether a permission may name it: an agent, a group, or every agent. */
     async isSubject(subject: string): Promise<boolean> {
-      const [, group] = /^group:(.*)$/s.exec(subject) ?? [];
+      const group = groupIn(subject);
       if (group !== undefined) return groups.has(group);
       return subject === EVERY_AGENT || (await people.findOne({ id: subject, kind: 'agent' })) !== null;
     },

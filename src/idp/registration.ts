@@ -54,7 +54,7 @@ export async function openRegistration(
   });
 }
 
-/** Whoever registers without a token returns to a host or to this machine, or to a program that the operator has named. */
+/** Redirect URIs without a token: https, loopback, or a scheme that the operator has named. */
 const openProblem = (uri: string, { nativeSchemes }: { nativeSchemes: readonly string[] }): string | null =>
   ['http', 'https', ...nativeSchemes].some((scheme) => uri.toLowerCase().startsWith(`${scheme}:`))
     ? null

@@ -7,7 +7,7 @@ import { type AuditRecord, actorOf } from '../../core/ops/audit.js';
 import { decideAndCommit } from '../../core/ops/commit.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Page, Write } from '../../core/storage/collection.js';
-import { allOf, pagesOf, readPage } from '../../core/storage/pages.js';
+import { allOf, readPage } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import { EVERY_AGENT, type PermissionDocument, permissionCollection, subjectOfGroup } from './store.js';
 
@@ -180,12 +180,9 @@ export function createPermissions(deps: PermissionDependencies) {
         return { parts: [permissions.deleting({ id: found.id }), entry, ending(found)], result: true };
       }),
 
-    pages: (of: { subject?: string | undefined }): AsyncGenerator<PermissionDocument[]> =>
-      pagesOf(permissions, { sort: 'id', where: defined(of) }),
-
     /** @param of all without it @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
     list: (
-      of: { subject?: string | undefined; resourceId?: string | undefined } = {},
+      of: { subject?: string | undefined } = {},
       after?: string,
       limit?: number,
     ): Promise<Page<PermissionDocument>> =>

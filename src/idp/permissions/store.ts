@@ -30,6 +30,9 @@ export const EVERY_AGENT = '*';
 
 export const subjectOfGroup = (name: string): string => `group:${name}`;
 
+/** The name of the group that a subject is, or an owner; undefined for every other one. */
+export const groupIn = (subject: string): string | undefined => /^group:(.*)$/s.exec(subject)?.[1];
+
 export const permissionCollection = (store: Store): Collection<PermissionDocument> =>
   store.collection<PermissionDocument>('permissions', {
     indexes: [['subject'], ['resourceId']],

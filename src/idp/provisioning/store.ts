@@ -69,7 +69,7 @@ export interface PrincipalDocument {
   mintedAt?: number;
   /** Who answers for the agent: the `sub` of a person, or `group:` with a name. It stops with them. Absent: the operators. */
   owner?: string;
-  /** What the agent is for, in the words of whoever created it. */
+  /** What the agent is for, in the words of its creator. */
   purpose?: string;
   /** When the agent ends. An agent that registered itself has it, and moves it with each use. */
   expiresAt?: number;
