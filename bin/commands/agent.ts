@@ -1,4 +1,5 @@
 import { parseList } from '../../src/core/config/options.js';
+import { keyTypeOf } from '../../src/core/kernel/public-jwk.js';
 import type { ProvisioningAdministration } from '../../src/idp/administration.js';
 import { permissionView } from '../../src/idp/permissions/schemas.js';
 import { EVERY_AGENT } from '../../src/idp/permissions/store.js';
@@ -183,7 +184,7 @@ function defineKeys(group: CommandLine): void {
     );
   group
     .command('add')
-    .description('Add a public key on Ed25519 or P-256')
+    .description('Add a public key on Ed25519 or P-256, or of RSA')
     .argument('<handle>')
     .argument('<file>', 'File with the key as a JWK')
     .examples('idp agent key add scout@agents.example jwk.json')
@@ -240,7 +241,7 @@ async function mint(handle: string, options: MintOptions, command: CommandLine):
 
 const viewOf = ({ id, jwk, addedAt }: AgentKey) => ({
   id,
-  curve: jwk.crv,
+  curve: keyTypeOf(jwk),
   added_at: new Date(addedAt).toISOString(),
 });
 

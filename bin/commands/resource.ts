@@ -1,4 +1,4 @@
-import { InvalidArgumentError } from 'commander';
+import { InvalidArgumentError, Option } from 'commander';
 import { parseList } from '../../src/core/config/options.js';
 import {
   MAX_TOKEN_LIFETIME_SECONDS,
@@ -6,7 +6,13 @@ import {
   type ResourceInput,
 } from '../../src/idp/resources/administration.js';
 import { resourceView } from '../../src/idp/resources/schemas.js';
-import { KINDS, type Kind, type ResourceDocument } from '../../src/idp/resources/store.js';
+import {
+  ACCESS_TOKEN_ALGORITHMS,
+  type AccessTokenAlgorithm,
+  KINDS,
+  type Kind,
+  type ResourceDocument,
+} from '../../src/idp/resources/store.js';
 import type { CommandLine, CommonOptions } from '../command.js';
 import { displayName, parseInteger, parseKinds, yesOrNo } from '../options.js';
 import { COMMAND_SOURCE, printList, withProvisioning } from '../provisioning.js';
@@ -22,6 +28,7 @@ interface DescribeOptions extends CommonOptions {
   selfRegistered?: 'yes' | 'no';
   sensitive?: string[];
   dpop?: 'yes' | 'no';
+  alg?: AccessTokenAlgorithm;
 }
 
 const ADD = `Register an API for which idp issues access tokens, and show its secret once. Applications name it with the \
@@ -108,7 +115,13 @@ function describe(command: CommandLine): CommandLine {
       ),
     )
     .option('--sensitive <scopes>', 'Scopes that are marked as sensitive; empty for none', parseList)
-    .addOption(yesOrNo('--dpop', 'Whether its tokens work only with a key that the application proves'));
+    .addOption(yesOrNo('--dpop', 'Whether its tokens work only with a key that the application proves'))
+    .addOption(
+      new Option(
+        '--alg <alg>',
+        'Signature of its access tokens; ES256 needs IDP_ES256_KEY, here and on the server',
+      ).choices(ACCESS_TOKEN_ALGORITHMS),
+    );
 }
 
 /** A comma separates two scopes where the name of a scope follows it, and not a space. */
@@ -131,6 +144,7 @@ const changeOf = (options: DescribeOptions, command: CommandLine): Partial<Resou
   ...(options.selfRegistered && { admitsSelfRegistered: options.selfRegistered === 'yes' }),
   ...(options.sensitive && { sensitive: options.sensitive }),
   ...(options.dpop && { requiresDpop: options.dpop === 'yes' }),
+  ...(options.alg && { algorithm: options.alg }),
 });
 
 async function add(uri: string, options: DescribeOptions, command: CommandLine): Promise<void> {

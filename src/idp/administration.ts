@@ -114,6 +114,7 @@ export async function openProvisioning(warn: (message: string) => void, { create
       ...createResourceAdministration(resourceCollection(store), {
         ...context,
         reservedScopes: SCOPES,
+        signingAlgorithms: idTokenAlgorithmsOf(values),
         groups,
         endResource,
       }),

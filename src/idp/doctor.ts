@@ -8,7 +8,7 @@ import { examineMailServer } from '../shared/email/doctor.js';
 import { hasMailServer, type IdpConfiguration, idpSchema, idpWarnings, resolveIdp } from './options.js';
 import type { ClientCollection } from './provisioning/store.js';
 import { MAX_RESOURCES } from './resources/service.js';
-import type { ResourceCollection } from './resources/store.js';
+import type { ResourceCollection, ResourceDocument } from './resources/store.js';
 import { signUpWarnings } from './resources/warnings.js';
 
 /** Reports what a start of idp would encounter. */
@@ -33,21 +33,36 @@ export async function examineIdp(): Promise<Finding[]> {
     ({ level, about }) => level !== 'problem' || about !== 'IDP_DATABASE_URI',
   );
   if (values === undefined) return findings;
-  const { databaseUri, es256Key, disableSignup } = values;
+  const { databaseUri, es256Key } = values;
   return [
     ...findings,
     ...(await examineMailServer(values, 'IDP_')),
     ...(storeOpens && es256Key === undefined ? await examineClients(databaseUri) : []),
-    ...(storeOpens && !disableSignup ? await examineResources(databaseUri) : []),
+    ...(storeOpens ? examineResources(await readResources(databaseUri), values) : []),
   ];
 }
 
-/** Which APIs give tokens to those who sign up. */
-async function examineResources(databaseUri: string): Promise<Finding[]> {
+async function readResources(databaseUri: string): Promise<ResourceDocument[]> {
   const read = (resources: Pick<ResourceCollection, 'page'>) =>
     resources.page({ sort: 'identifier', limit: MAX_RESOURCES });
   const found = await readCollection(databaseUri, 'resources', read, { unique: ['identifier'] });
-  return signUpWarnings(found?.items ?? []);
+  return found?.items ?? [];
+}
+
+/** For which APIs there is no key, and which give tokens to those who sign up. */
+function examineResources(
+  resources: readonly ResourceDocument[],
+  { es256Key, disableSignup }: IdpConfiguration,
+): Finding[] {
+  const unsigned =
+    es256Key === undefined ? resources.filter(({ algorithms }) => algorithms?.[0] === 'ES256') : [];
+  const finding: Finding = {
+    level: 'warning',
+    about: 'IDP_ES256_KEY',
+    message: `is not set: nobody gets access tokens with ES256 for ${unsigned.map(({ identifier }) => identifier).join(', ')}`,
+    remedy: 'Set it, or change them: idp resource update <uri> --alg EdDSA',
+  };
+  return [...(unsigned.length > 0 ? [finding] : []), ...(disableSignup ? [] : signUpWarnings(resources))];
 }
 
 /** The applications that the doctor names, at most. */

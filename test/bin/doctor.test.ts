@@ -205,6 +205,19 @@ t.test('the doctor names applications with ES256 if there is no key for it', asy
   for (const name of ['Shop (cid_shop)', 'cid_nameless']) t.match(without.text, name);
   t.notMatch(without.text, /Plain|cid_plain/);
   t.same((await examine({ IDP_ES256_KEY: key })).warnings, []);
+  const env = { IDP_DATABASE_URI: `sqlite:${cwd}/idp.db`, IDP_ES256_KEY: key };
+  const added = ['resource', 'add', 'https://api.example.test', '--alg', 'ES256'];
+  t.match(await runProgram('idp', added, { IDP_DATABASE_URI: env.IDP_DATABASE_URI }, { cwd }), {
+    code: 1,
+    err: /alg .*IDP_ES256_KEY/,
+  });
+  t.equal((await runProgram('idp', added, env, { cwd })).code, 0);
+  t.match((await examine({})).text, /access tokens with ES256 for https:\/\/api\.example\.test/);
+  t.equal(
+    (await runProgram('idp', ['resource', 'update', added[2] ?? '', '--alg', 'EdDSA'], env, { cwd })).code,
+    0,
+  );
+  t.notMatch((await examine({})).text, /access tokens with ES256/);
   const alone = await examine({ IDP_ES256_KEY_NEXT: key });
   t.same(alone.warnings, ['IDP_ES256_KEY_NEXT', 'IDP_ES256_KEY', 'IDP_ES256_KEY']);
   t.match(alone.text, /no key signs ES256/);

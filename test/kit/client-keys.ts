@@ -13,14 +13,16 @@ export interface ClientKey {
   /** The public key with `kid`. */
   jwk: JsonWebKey & { kid: string };
   privateKey: KeyObject;
-  algorithm: 'EdDSA' | 'ES256';
+  algorithm: 'EdDSA' | 'ES256' | 'PS256' | 'RS256';
 }
 
 export function clientKey(algorithm: ClientKey['algorithm'] = 'EdDSA', kid = `key-${algorithm}`): ClientKey {
   const { publicKey, privateKey } =
-    algorithm === 'ES256'
-      ? generateKeyPairSync('ec', { namedCurve: 'P-256' })
-      : generateKeyPairSync('ed25519');
+    algorithm === 'EdDSA'
+      ? generateKeyPairSync('ed25519')
+      : algorithm === 'ES256'
+        ? generateKeyPairSync('ec', { namedCurve: 'P-256' })
+        : generateKeyPairSync('rsa', { modulusLength: 2048 });
   return { jwk: { ...publicKey.export({ format: 'jwk' }), kid }, privateKey, algorithm };
 }
 

@@ -38,10 +38,10 @@ export const actorProof = async (idp: IdpApp, { key, sub }: KeyedAgent) => ({
 });
 
 /** A provider with an API, an application, an agent with a key, and a person who is signed in in a browser. */
-export async function delegationWorld(t: Test, options: IdpAppOptions = {}) {
+export async function delegationWorld(t: Test, options: IdpAppOptions = {}, isPublic = false) {
   const idp = await idpApp(t, { limits: false, ...options });
   const files = await addResource(t, idp, FILES, { sensitive: ['files:write'] });
-  const client = await idp.createClient();
+  const client = await idp.createClient({ public: isPublic });
   const agent = await agentWithKey(t, idp);
   const human = await idp.makeHuman();
   const { browser, page } = await idp.visit(await idp.createClient());

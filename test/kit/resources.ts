@@ -51,7 +51,8 @@ export function resourcesIn(
   const granted = grantedIn(store, { clock, random }, { audit, hasResources: true });
   const administration = createResourceAdministration(resourceCollection(store), {
     ...granted,
-    ...{ allowHttp: false, reservedScopes: SCOPES, groups: groupsIn(store, { clock, random }) },
+    ...{ allowHttp: false, reservedScopes: SCOPES, signingAlgorithms: ['EdDSA', 'ES256'] },
+    groups: groupsIn(store, { clock, random }),
   });
   const remove: typeof administration.remove = async (...given) => {
     const removed = await administration.remove(...given);

@@ -1,8 +1,10 @@
 import { createPublicKey } from 'node:crypto';
 
-/** Public keys with which clients prove who they are: Ed25519 and P-256. */
+/** Public keys with which clients prove who they are: Ed25519, P-256 and RSA. */
 
-export interface PublicJwk {
+export type PublicJwk = CurveJwk | RsaJwk;
+
+interface CurveJwk {
   kty: 'OKP' | 'EC';
   crv: 'Ed25519' | 'P-256';
   x: string;
@@ -10,10 +12,30 @@ export interface PublicJwk {
   kid?: string;
 }
 
+interface RsaJwk {
+  kty: 'RSA';
+  n: string;
+  e: string;
+  /** Absent: both. */
+  alg?: RsaAlgorithm;
+  kid?: string;
+}
+
+const RSA_ALGORITHMS = ['PS256', 'RS256'] as const;
+
+type RsaAlgorithm = (typeof RSA_ALGORITHMS)[number];
+
 /** The algorithms of their signatures. RFC 9864 calls EdDSA with this curve Ed25519. */
-export const CLIENT_KEY_ALGORITHMS = ['EdDSA', 'Ed25519', 'ES256'] as const;
+export const CLIENT_KEY_ALGORITHMS = ['EdDSA', 'Ed25519', 'ES256', ...RSA_ALGORITHMS] as const;
 
 export type ClientKeyAlgorithm = (typeof CLIENT_KEY_ALGORITHMS)[number];
+
+/** The curve of a key, or RSA, for people. */
+export const keyTypeOf = (key: PublicJwk): string => (key.kty === 'RSA' ? key.kty : key.crv);
+
+/** Bounds of RSA keys: less is not safe, and more takes too long to verify. */
+const [MIN_RSA_BITS, MAX_RSA_BITS] = [2048, 4096];
+const [MIN_RSA_EXPONENT, MAX_RSA_EXPONENT] = [65_537n, 2n ** 32n];
 
 const MAX_KEYS = 10;
 
@@ -22,8 +44,13 @@ const MAX_KID_LENGTH = 256;
 const COORDINATE = /^[\w-]{43}$/;
 
 /** Whether a key can have made a signature with this algorithm. */
-export const fitsAlgorithm = ({ crv }: PublicJwk, algorithm: ClientKeyAlgorithm): boolean =>
-  (crv === 'P-256') === (algorithm === 'ES256');
+export function fitsAlgorithm(key: PublicJwk, algorithm: ClientKeyAlgorithm): boolean {
+  const isRsa = isRsaAlgorithm(algorithm);
+  if (key.kty === 'RSA') return isRsa && (key.alg ?? algorithm) === algorithm;
+  return !isRsa && (key.crv === 'P-256') === (algorithm === 'ES256');
+}
+
+const isRsaAlgorithm = (name: unknown): name is RsaAlgorithm => RSA_ALGORITHMS.some((one) => one === name);
 
 type ReadKeys = { keys: PublicJwk[] } | { problem: string };
 
@@ -42,7 +69,7 @@ export function readJwkSet(value: unknown, isPublished: boolean): ReadKeys {
   const unusable = read.find((key) => 'problem' in key);
   if (!isPublished && unusable && 'problem' in unusable) return { problem: unusable.problem };
   const keys = read.flatMap((key) => ('problem' in key ? [] : [key]));
-  if (keys.length === 0) return { problem: 'must contain a public key on Ed25519 or P-256' };
+  if (keys.length === 0) return { problem: 'must contain a public key on Ed25519 or P-256, or of RSA' };
   return keys.length > MAX_KEYS ? { problem: `must contain at most ${MAX_KEYS} keys` } : { keys };
 }
 
@@ -59,11 +86,14 @@ function readKey(value: unknown): PublicJwk | { problem: string; isSecret?: true
   }
   if (use !== undefined && use !== 'sig') return { problem: 'must contain keys for signatures (use: sig)' };
   const named = kid === undefined ? {} : { kid };
+  if (kty === 'RSA') return readRsaKey(value, named);
   const isEd25519 = kty === 'OKP' && crv === 'Ed25519';
   const isP256 = kty === 'EC' && crv === 'P-256';
   const algorithms: readonly unknown[] = isP256 ? ['ES256'] : ['EdDSA', 'Ed25519'];
   if ((!isEd25519 && !isP256) || (alg !== undefined && !algorithms.includes(alg)))
-    return { problem: 'must contain keys on Ed25519 (EdDSA) or P-256 (ES256) only' };
+    return {
+      problem: 'must contain keys on Ed25519 (EdDSA) or P-256 (ES256), or of RSA (PS256, RS256), only',
+    };
   if (!isCoordinate(x) || (isP256 && !isCoordinate(y)))
     return { problem: 'contains a key that is not valid' };
   const key: PublicJwk =
@@ -71,6 +101,33 @@ function readKey(value: unknown): PublicJwk | { problem: string; isSecret?: true
       ? { kty: 'EC', crv: 'P-256', x, y, ...named }
       : { kty: 'OKP', crv: 'Ed25519', x, ...named };
   return isKey(key) ? key : { problem: 'contains a key that is not valid' };
+}
+
+function readRsaKey(
+  { n, e, alg }: Record<string, unknown>,
+  named: { kid?: string },
+): RsaJwk | { problem: string } {
+  if (alg !== undefined && !isRsaAlgorithm(alg))
+    return { problem: `must contain RSA keys for ${RSA_ALGORITHMS.join(' or ')} only` };
+  const [modulus, exponent] = [readNumber(n), readNumber(e)];
+  const bits = modulus?.toString(2).length ?? 0;
+  if (bits < MIN_RSA_BITS || bits > MAX_RSA_BITS)
+    return { problem: `must contain RSA keys of ${MIN_RSA_BITS} to ${MAX_RSA_BITS} bits only` };
+  const isExponent =
+    exponent !== undefined && exponent >= MIN_RSA_EXPONENT && exponent < MAX_RSA_EXPONENT && isOdd(exponent);
+  if (!isExponent || modulus === undefined || !isOdd(modulus))
+    return { problem: 'contains an RSA key that is not valid: e must be 65537, or an odd number above it' };
+  return { kty: 'RSA', n: String(n), e: String(e), ...(alg !== undefined && { alg }), ...named };
+}
+
+const isOdd = (number: bigint): boolean => number % 2n === 1n;
+
+/** A number as Base64urlUInt (RFC 7518 §2), which has one form. */
+function readNumber(text: unknown): bigint | undefined {
+  if (typeof text !== 'string' || text.length > MAX_RSA_BITS / 4) return undefined;
+  const bytes = Buffer.from(text, 'base64url');
+  const isCanonical = bytes.length > 0 && bytes[0] !== 0 && bytes.toString('base64url') === text;
+  return isCanonical ? BigInt(`0x${bytes.toString('hex')}`) : undefined;
 }
 
 const isCoordinate = (text: unknown): text is string => typeof text === 'string' && COORDINATE.test(text);

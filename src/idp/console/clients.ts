@@ -2,6 +2,7 @@ import { mustBe } from '../../core/config/validation-messages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { DisplayName, matchesSchema, toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { AppError, httpErrors, invalidFields } from '../../core/kernel/errors.js';
+import { keyTypeOf } from '../../core/kernel/public-jwk.js';
 import { type AuditView, toAuditView } from '../../core/ops/audit.js';
 import { actionsOn, type Input, registerAction } from '../../shared/console-kit/actions.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
@@ -255,9 +256,9 @@ export async function clientsPlugin(
         { label: 'Back-channel logout URI', text: client.backchannelLogoutUri ?? '–' },
         { label: 'Logo', text: client.logoUri ?? '–' },
         { label: 'Authentication', text: methodOf(client) },
-        ...(client.jwks ?? []).map(({ crv, kid }) => ({
+        ...(client.jwks ?? []).map((key) => ({
           label: 'Public key',
-          text: kid === undefined ? crv : `${crv}, ${kid}`,
+          text: [keyTypeOf(key), key.kid ?? []].flat().join(', '),
         })),
         { label: 'Registered by', text: client.origin ? 'the application itself' : null },
         { label: 'Ends unless used', time: toTimestampOrNull(client.expiresAt) },

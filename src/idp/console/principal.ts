@@ -2,6 +2,7 @@ import { addressOf } from '../../core/http/mailboxes.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
+import { keyTypeOf } from '../../core/kernel/public-jwk.js';
 import { toAuditView } from '../../core/ops/audit.js';
 import { type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
 import { tableOf } from '../../shared/console-kit/lists.js';
@@ -59,7 +60,7 @@ function principalFacts(principal: Shown): DetailRow[] {
     { label: 'Address confirmed', time: toTimestampOrNull(emailVerifiedAt) },
     { label: 'Name', text: name ?? '–' },
     { label: 'Kind', text: kindOf(principal) },
-    ...keys.map(({ id, jwk }) => ({ label: `Public key (${jwk.crv})`, text: id, isCode: true })),
+    ...keys.map(({ id, jwk }) => ({ label: `Public key (${keyTypeOf(jwk)})`, text: id, isCode: true })),
     { label: 'State', text: state },
     ...(principal.kind === 'agent'
       ? [

@@ -36,6 +36,7 @@ export async function resourcesPlugin(
         text: (resource) => resource.tokenLifetimeSeconds,
         kind: 'number',
       },
+      { label: 'Signature', text: ({ algorithms }) => algorithms?.[0] ?? 'EdDSA' },
       { label: 'Changed', text: ({ updatedAt }) => toTimestamp(updatedAt), kind: 'time' },
     ],
     read: ({ after, limit }) => sources.resources.list(after, limit),

@@ -90,7 +90,11 @@ export function createKeys({ seeds, es256Keys = [], signsES256 = es256Keys.lengt
       return signer(claims, type);
     },
     /** The claims of a JWS of this type that one of these keys signed, expired or not; else `null`. */
-    async verify(jws: string, type: TokenType = 'JWT'): Promise<Record<string, unknown> | null> {
+    async verify(
+      jws: string,
+      type: TokenType = 'JWT',
+      algorithms: readonly SigningAlgorithm[] = SIGNING_ALGORITHMS,
+    ): Promise<Record<string, unknown> | null> {
       const [{ compactVerify }, { JOSEError }] = await Promise.all([
         import('jose/jws/compact/verify'),
         import('jose/errors'),
@@ -103,7 +107,7 @@ export function createKeys({ seeds, es256Keys = [], signsES256 = es256Keys.lengt
             if (pair?.jwk.alg !== alg) throw new JOSEError('unknown key');
             return (pair as SigningPair).publicKey;
           },
-          { algorithms: [...SIGNING_ALGORITHMS] },
+          { algorithms: [...algorithms] },
         );
         if (protectedHeader.typ !== type) return null;
         return JSON.parse(Buffer.from(payload).toString()) as Record<string, unknown>;

@@ -1,10 +1,15 @@
 import type { ResourceService } from '../resources/service.js';
-import type { ResourceDocument } from '../resources/store.js';
+import type { AccessTokenAlgorithm, ResourceDocument } from '../resources/store.js';
 import type { RuleViolation } from './authorize/rules.js';
 import { SCOPES } from './claims.js';
 
 /** An API that accepts access tokens of this provider. */
 export type Resource = Omit<ResourceDocument, 'secretHash' | 'createdAt' | 'updatedAt'>;
+
+/** The algorithms of its access tokens: the first signs, and what one of the others has signed before is still valid. */
+export const algorithmsOf = ({
+  algorithms = ['EdDSA'],
+}: Pick<Resource, 'algorithms'>): readonly AccessTokenAlgorithm[] => algorithms;
 
 export type Resources = Pick<ResourceService, 'find' | 'findServer' | 'hasAny' | 'all'>;
 

@@ -1,5 +1,6 @@
 import type { Pages } from '../../core/http/pages.js';
 import { SECOND } from '../../core/kernel/clock.js';
+import { KeyedSemaphore } from '../../core/ops/semaphore.js';
 import type { Documents } from '../../core/outbound/documents.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Groups } from '../groups/service.js';
@@ -57,6 +58,9 @@ export interface OidcModuleOptions {
   readDocument: Documents['read'];
 }
 
+/** Exchanges of one refresh token that wait; further ones are refused. */
+const MAX_RENEWALS = 1024;
+
 /** What all services of OpenID Connect use: documents, keys, and what needs no other service. */
 export type OidcShared = ReturnType<typeof createShared>;
 
@@ -87,6 +91,8 @@ export function createShared(context: OidcContext, options: OidcModuleOptions) {
     /** How long the previous refresh token still returns the same successor, for a second tab or a lost response. */
     reuseWindowMs: values.refreshTokenReuseWindow * SECOND,
     ...trackUnknownGrantWrites(unknownWrites, { grants, clock }),
+    /** The exchanges of each refresh token that does not rotate, one after another. */
+    renewals: new KeyedSemaphore(1, MAX_RENEWALS),
     /** Marks redemptions as answered. Absent if the outcome of every write is known. */
     answers: store.requestTimeoutMs === undefined ? undefined : backgroundTasks,
     /** Whether identity assertions are issued for other authorization servers; id_tokens then name their grant. */

@@ -19,8 +19,12 @@ export function readAgentKey(jwk: unknown, addedAt: number): AgentKey {
 }
 
 /** RFC 7638: the required members in lexicographic order. */
-function thumbprintOf({ kty, crv, x, y }: PublicJwk): string {
-  const members = { crv, kty, x, ...(kty === 'EC' && { y }) };
+function thumbprintOf(key: PublicJwk): string {
+  const { kty } = key;
+  const members =
+    kty === 'RSA'
+      ? { e: key.e, kty, n: key.n }
+      : { crv: key.crv, kty, x: key.x, ...(kty === 'EC' && { y: key.y }) };
   return hash('sha256', JSON.stringify(members), 'base64url');
 }
 

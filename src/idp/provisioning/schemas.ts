@@ -238,7 +238,8 @@ const JwksUri = address(
 );
 
 const KEYS = {
-  description: 'The public keys of its assertions (private_key_jwt), on Ed25519 or P-256, as a JWK Set.',
+  description:
+    'The public keys of its assertions (private_key_jwt), on Ed25519 or P-256 or of RSA, as a JWK Set.',
 };
 
 export const AUTH_METHODS = ['client_secret_basic', 'private_key_jwt', 'none'] as const;

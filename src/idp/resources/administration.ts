@@ -11,7 +11,14 @@ import { applyChange } from '../../core/storage/semantics.js';
 import type { Groups } from '../groups/service.js';
 import { identifierProblem, isResourceUri } from './identifier.js';
 import { MAX_RESOURCES } from './service.js';
-import type { Kind, ResourceCollection, ResourceDocument, ResourceScope } from './store.js';
+import {
+  ACCESS_TOKEN_ALGORITHMS,
+  type AccessTokenAlgorithm,
+  type Kind,
+  type ResourceCollection,
+  type ResourceDocument,
+  type ResourceScope,
+} from './store.js';
 
 export interface ResourceInput {
   name: string;
@@ -28,6 +35,8 @@ export interface ResourceInput {
   admittedGroups?: readonly string[];
   /** The groups in its tokens: `all`, `none`, or names like `admins,staff=Employees`. */
   groupsClaim?: string;
+  /** The signature of its access tokens. */
+  algorithm?: AccessTokenAlgorithm;
 }
 
 /** Longest lifetime of an access token, which a resource server accepts without asking the provider. */
@@ -47,6 +56,8 @@ export interface ResourceAdministrationDependencies
   allowHttp: boolean;
   /** The scopes that the provider itself defines. */
   reservedScopes: readonly string[];
+  /** The algorithms for which the provider has a key. */
+  signingAlgorithms: readonly AccessTokenAlgorithm[];
   groups: Pick<Groups, 'readFilter' | 'refuseUnknown'>;
   endResource: EndResource;
 }
@@ -60,9 +71,11 @@ export function createResourceAdministration(
   deps: ResourceAdministrationDependencies,
 ) {
   const { commit, audit, clock, random, allowHttp, reservedScopes, groups, endResource } = deps;
+  const { signingAlgorithms } = deps;
   /** @param known the scopes of the resource then */
   const problemsOf = (input: Partial<ResourceInput>, known: ResourceInput['scopes']): ErrorDetail[] => {
     const { name, scopes = [], sensitive = [], tokenLifetimeSeconds: seconds, principalKinds } = input;
+    const { algorithm = 'EdDSA' } = input;
     const isLifetime =
       seconds === undefined ||
       (Number.isInteger(seconds) &&
@@ -83,6 +96,11 @@ export function createResourceAdministration(
         `must be ${MIN_TOKEN_LIFETIME_SECONDS} to ${MAX_TOKEN_LIFETIME_SECONDS} seconds`,
       ],
       [principalKinds?.length === 0, 'kinds', 'must be human, agent or both'],
+      [
+        !signingAlgorithms.includes(algorithm),
+        'alg',
+        'must be EdDSA: ES256 needs a key, so set IDP_ES256_KEY first',
+      ],
       ...scopes.flatMap((scope): [boolean, string, string][] => [
         [
           !SCOPE_NAME.test(scope.name),
@@ -148,7 +166,7 @@ export function createResourceAdministration(
         insist([{ path: 'resource', message: `would be one of more than ${MAX_RESOURCES}` }]);
       const secret = newToken(random, 'rsec_');
       const now = clock.now();
-      const { sensitive, scopes, admitsSelfRegistered, requiresDpop, ...named } = input;
+      const { sensitive, scopes, admitsSelfRegistered, requiresDpop, algorithm, ...named } = input;
       const { admittedGroups: _, groupsClaim: __, ...rest } = named;
       const resource: ResourceDocument = {
         id: newId('res_', clock, random),
@@ -158,6 +176,7 @@ export function createResourceAdministration(
         scopes: markedScopes(scopes, sensitive),
         ...(admitsSelfRegistered && { admitsSelfRegistered }),
         ...(requiresDpop && { requiresDpop }),
+        ...(algorithm && { algorithms: [algorithm] }),
         ...(await readGroups(named)).set,
         secretHash: sha256(secret),
         createdAt: now,
@@ -178,7 +197,8 @@ export function createResourceAdministration(
       input: Partial<ResourceInput>,
       source: RequestSource,
     ): Promise<ResourceDocument | null> {
-      const { sensitive, scopes, principalKinds, admitsSelfRegistered, requiresDpop, ...named } = input;
+      const { sensitive, scopes, principalKinds, admitsSelfRegistered, requiresDpop, ...others } = input;
+      const { algorithm, ...named } = others;
       const { admittedGroups: _, groupsClaim: __, ...rest } = named;
       const chosen = await readGroups(named);
       return decideAndCommit(commit, async () => {
@@ -193,6 +213,12 @@ export function createResourceAdministration(
           scopes: markedScopes(described, marked),
           ...(admitsSelfRegistered && { admitsSelfRegistered }),
           ...(requiresDpop && { requiresDpop }),
+          // Tokens that the former one has signed remain valid.
+          ...(algorithm && {
+            algorithms: [
+              ...new Set([algorithm, ...(before.algorithms ?? ACCESS_TOKEN_ALGORITHMS.slice(0, 1))]),
+            ],
+          }),
           ...chosen.set,
           updatedAt: clock.now(),
         };
@@ -269,6 +295,7 @@ function auditedFields({
   requiresDpop,
   admittedGroups = [],
   groupsClaim = 'none',
+  algorithms: [algorithm] = ['EdDSA'],
 }: ResourceDocument) {
   return {
     name,
@@ -280,5 +307,6 @@ function auditedFields({
     dpop: requiresDpop ? 'yes' : 'no',
     admittedGroups: admittedGroups.join(' '),
     groupsClaim,
+    algorithm,
   };
 }

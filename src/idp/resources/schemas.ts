@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { After, Next, Timestamp, toTimestamp } from '../../core/http/schemas.js';
-import { KINDS, type ResourceDocument } from './store.js';
+import { ACCESS_TOKEN_ALGORITHMS, KINDS, type ResourceDocument } from './store.js';
 
 export const ResourceQuery = Type.Object({ after: After });
 
@@ -23,6 +23,7 @@ const ResourceView = Type.Object({
     description: 'Whether people and agents that registered themselves get tokens.',
   }),
   dpop_bound_access_tokens_required: Type.Boolean(),
+  access_token_signing_alg: Type.Enum(ACCESS_TOKEN_ALGORITHMS),
   created_at: Timestamp,
   updated_at: Timestamp,
 });
@@ -46,6 +47,7 @@ export function resourceView(resource: ResourceDocument) {
     groups_claim: resource.groupsClaim ?? 'none',
     self_registered: resource.admitsSelfRegistered === true,
     dpop_bound_access_tokens_required: resource.requiresDpop === true,
+    access_token_signing_alg: resource.algorithms?.[0] ?? 'EdDSA',
     created_at: toTimestamp(resource.createdAt),
     updated_at: toTimestamp(resource.updatedAt),
   };

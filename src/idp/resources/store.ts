@@ -3,6 +3,10 @@ import type { Collection, Store } from '../../core/storage/collection.js';
 export const KINDS = ['agent', 'human'] as const;
 export type Kind = (typeof KINDS)[number];
 
+/** The signature algorithms of access tokens; the first is that of every resource for which none is chosen. */
+export const ACCESS_TOKEN_ALGORITHMS = ['EdDSA', 'ES256'] as const;
+export type AccessTokenAlgorithm = (typeof ACCESS_TOKEN_ALGORITHMS)[number];
+
 /** One kind of access to a resource. */
 export interface ResourceScope {
   name: string;
@@ -31,6 +35,8 @@ export interface ResourceDocument {
   admitsSelfRegistered?: true;
   /** Whether its tokens are bound to a key (DPoP, RFC 9449). */
   requiresDpop?: true;
+  /** The algorithms with which its access tokens have been signed, the current one first; absent: EdDSA alone. */
+  algorithms?: AccessTokenAlgorithm[];
   secretHash: string;
   /** The secret before the last rotation, valid until `previousSecretUntil`. */
   previousSecretHash?: string;

@@ -9,6 +9,7 @@ import { parseJson } from '../../kit/app.js';
 import type { RegisteredClient } from '../../kit/idp.js';
 import { serverPorts } from '../../kit/port.js';
 import { compiled, startCommand } from '../../kit/process.js';
+import { addResource } from '../../kit/resources.js';
 import { withOrSkip } from '../../kit/skip.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { waitUntil } from '../../kit/wait.js';
@@ -130,15 +131,37 @@ async function verifiesInPython(t: Test, python: string): Promise<void> {
   const { idp, issuer, middle, agent } = await startProvider(t, { es256Key: ES256_KEY });
   const verify = async (algorithm: 'EdDSA' | 'ES256') => {
     const client = await idp.createClient({ id_token_signed_response_alg: algorithm });
-    const { id_token } = (await idp.redeem(client, await idp.codeFor(client, agent))).body;
+    const resource = await addResource(t, idp, `https://${algorithm.toLowerCase()}.example.test`, {
+      algorithm,
+    });
+    const asked = { scope: 'openid files:read', resource: resource.identifier };
+    const { id_token, access_token } = (await idp.redeem(client, await idp.codeFor(client, agent, asked)))
+      .body;
     const jwks = await (await fetch(`${issuer}/jwks`)).json();
     const child = run(python, [join(SOURCES, 'python/verify.py')]);
-    child.child.stdin?.end(JSON.stringify({ id_token, jwks, issuer, client_id: client.id, algorithm }));
+    child.child.stdin?.end(
+      JSON.stringify({
+        id_token,
+        jwks,
+        issuer,
+        client_id: client.id,
+        algorithm,
+        access_token,
+        resource: resource.identifier,
+      }),
+    );
     return JSON.parse((await child).stdout);
   };
   const { sub } = agent;
-  t.match(await verify('ES256'), { python_jose: sub, pyoidc: sub, idpyoidc: sub, social_core: sub });
+  t.match(await verify('ES256'), {
+    python_jose: sub,
+    pyoidc: sub,
+    idpyoidc: sub,
+    social_core: sub,
+    pyjwt: sub,
+  });
   t.match(await verify('EdDSA'), {
+    pyjwt: sub,
     python_jose: /^JWKError: Unable to find an algorithm for key/,
     pyoidc: /Error/,
     idpyoidc: sub,

@@ -3,7 +3,13 @@ import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
 import { agentWithKey } from '../../kit/agent-keys.js';
 import { basic } from '../../kit/app.js';
-import { type AssertionOptions, asserted, assertion, clientKey } from '../../kit/client-keys.js';
+import {
+  type AssertionOptions,
+  asserted,
+  assertion,
+  type ClientKey,
+  clientKey,
+} from '../../kit/client-keys.js';
 import { fetchOf, skewOf } from '../../kit/fetch.js';
 import { claimsOf, ISSUER, idpApp, search } from '../../kit/idp.js';
 import { addResource, FILES, introspect } from '../../kit/resources.js';
@@ -12,7 +18,7 @@ import { addResource, FILES, introspect } from '../../kit/resources.js';
 
 const READ = { grant_type: 'client_credentials', resource: FILES, scope: 'files:read' };
 
-async function start(t: Test, algorithm: 'EdDSA' | 'ES256' = 'EdDSA') {
+async function start(t: Test, algorithm: ClientKey['algorithm'] = 'EdDSA') {
   const idp = await idpApp(t, { limits: false });
   const files = await addResource(t, idp);
   const agent = await agentWithKey(t, idp, algorithm);
@@ -27,9 +33,10 @@ async function start(t: Test, algorithm: 'EdDSA' | 'ES256' = 'EdDSA') {
 }
 
 t.test('an agent with a key gets an access token for a resource, and nothing else', async (t) => {
-  for (const algorithm of ['EdDSA', 'ES256'] as const) {
+  for (const algorithm of ['EdDSA', 'ES256', 'PS256', 'RS256'] as const) {
     const { idp, files, agent, ask } = await start(t, algorithm);
     const { status, body } = await ask();
+    t.equal(agent.keyId, await calculateJwkThumbprint(agent.key.jwk));
     t.equal(status, 200);
     t.strictSame(Object.keys(body).sort(), ['access_token', 'expires_in', 'scope', 'token_type']);
     t.match(body, { token_type: 'Bearer', expires_in: 600, scope: 'files:read' });

@@ -1,3 +1,4 @@
+import { generateKeyPairSync } from 'node:crypto';
 import t, { type Test } from 'tap';
 import { MINUTE, SECOND } from '../../../src/core/kernel/clock.js';
 import { basic } from '../../kit/app.js';
@@ -29,7 +30,7 @@ async function start(t: Test, options: IdpAppOptions = {}, more: Record<string, 
 }
 
 t.test('a client with a key has no secret, signs in, introspects and revokes', async (t) => {
-  for (const algorithm of ['EdDSA', 'ES256'] as const) {
+  for (const algorithm of ['EdDSA', 'ES256', 'PS256', 'RS256'] as const) {
     const key = clientKey(algorithm);
     const { idp, client, signed, redeem } = await start(t, {}, { jwks: { keys: [key.jwk] } });
     t.notOk(client.secret);
@@ -166,8 +167,39 @@ t.test('a client has one authentication method', async (t) => {
   t.equal((await idp.request('POST', '/revoke', { form: { token: 'x', ...opened } })).status, 401);
 });
 
-t.test('only public keys on Ed25519 and P-256 can be registered', async (t) => {
+t.test('a client may sign with an RSA key, by the algorithm that it names or by both', async (t) => {
+  const [first, second] = [clientKey('RS256', 'first'), clientKey('PS256', 'second')];
+  const as = (key: ClientKey, algorithm: ClientKey['algorithm']): ClientKey => ({ ...key, algorithm });
+  const jwks = { keys: [{ ...first.jwk, alg: 'RS256' }, second.jwk] };
+  const { redeem, signed } = await start(t, {}, { jwks });
+  const statusOf = async (key: ClientKey, header = {}) =>
+    (await redeem(await signed({ header }, key))).status;
+  t.equal(await statusOf(first), 200);
+  t.equal(await statusOf(as(first, 'PS256')), 401, 'the key is for RS256');
+  for (const algorithm of ['RS256', 'PS256'] as const)
+    t.equal(await statusOf(as(second, algorithm)), 200, algorithm);
+  t.equal(await statusOf(as(clientKey('RS256', 'first'), 'RS256')), 401, 'a foreign key');
+  const curve = await start(t);
+  const rsa = clientKey('RS256', curve.key.jwk.kid);
+  t.equal(
+    (await curve.redeem(await curve.signed({}, rsa))).status,
+    401,
+    'a key on a curve verifies no RS256',
+  );
+});
+
+/** Half of a modulus of 2048 bits, which has 2047. */
+const shifted = (n: string): string => {
+  const half = BigInt(`0x${Buffer.from(n, 'base64url').toString('hex')}`) >> 1n;
+  return Buffer.from((half | 1n).toString(16), 'hex').toString('base64url');
+};
+
+t.test('only public keys on Ed25519 and P-256 and of RSA can be registered', async (t) => {
   const idp = await idpApp(t);
+  const rsa = clientKey('RS256').jwk;
+  const modulus = (bits: number) => generateKeyPairSync('rsa', { modulusLength: bits }).publicKey;
+  const even = Buffer.from(rsa.n ?? '', 'base64url');
+  even[even.length - 1] = 0;
   const { jwk, privateKey } = clientKey();
   const ec = clientKey('ES256').jwk;
   const sets: Record<string, unknown> = {
@@ -176,7 +208,20 @@ t.test('only public keys on Ed25519 and P-256 can be registered', async (t) => {
     empty: { keys: [] },
     private: { keys: [privateKey.export({ format: 'jwk' })] },
     symmetric: { keys: [{ kty: 'oct', k: 'c2VjcmV0' }] },
-    RSA: { keys: [{ kty: 'RSA', n: 'AQAB', e: 'AQAB' }] },
+    'a tiny RSA key': { keys: [{ kty: 'RSA', n: 'AQAB', e: 'AQAB' }] },
+    'RSA with 2047 bits': { keys: [{ ...rsa, n: shifted(rsa.n ?? '') }] },
+    'RSA with 1024 bits': { keys: [modulus(1024).export({ format: 'jwk' })] },
+    'RSA with 4104 bits': { keys: [{ ...rsa, n: Buffer.alloc(513, 255).toString('base64url') }] },
+    'RSA with 64 Kbit': { keys: [{ ...rsa, n: 'A'.repeat(8192) }] },
+    'RSA with an even modulus': { keys: [{ ...rsa, n: even.toString('base64url') }] },
+    'RSA with a zero before the modulus': { keys: [{ ...rsa, n: `AA${rsa.n}` }] },
+    'RSA without a modulus': { keys: [{ ...rsa, n: undefined }] },
+    'RSA with the exponent 3': { keys: [{ ...rsa, e: 'Aw' }] },
+    'RSA with an even exponent': { keys: [{ ...rsa, e: 'AQAC' }] },
+    'RSA with a long exponent': { keys: [{ ...rsa, e: 'AQAAAAE' }] },
+    'RSA for PS512': { keys: [{ ...rsa, alg: 'PS512' }] },
+    'RSA for encryption': { keys: [{ ...rsa, alg: 'RSA-OAEP' }] },
+    'a private RSA key': { keys: [{ ...rsa, p: 'AQAB' }] },
     'one of two': { keys: [jwk, { kty: 'RSA', n: 'AQAB', e: 'AQAB' }] },
     'another algorithm': { keys: [{ ...jwk, alg: 'ES256' }] },
     'for encryption': { keys: [{ ...jwk, use: 'enc' }] },

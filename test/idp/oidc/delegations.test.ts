@@ -233,7 +233,7 @@ t.test('the agent gets further access tokens without the person', async (t) => {
   t.match(body, { issued_token_type: TYPES.accessToken, scope: 'files:read', expires_in: 600 });
   t.match(claimsOf(body.access_token), { sub: human.sub, scope: 'files:read', aud: FILES });
   t.equal((await introspect(idp, files, body.access_token)).body.active, true);
-  t.not(body.delegation_token, first.delegation_token);
+  t.equal(body.delegation_token, first.delegation_token);
   const all = (await exchange(body.delegation_token)).body;
   t.equal(all.scope, 'files:read files:write', 'a narrower token narrows nothing else');
   const token = all.delegation_token;
@@ -282,8 +282,25 @@ t.test('the audit names the application whose exchange was refused, and why', as
   t.equal(refused.length, 2);
 });
 
+t.test(
+  'a client that authenticates keeps the token of a delegation, also with many uses at once',
+  async (t) => {
+    const { idp, files, delegate, exchange } = await delegationWorld(t);
+    const { delegation_token: token } = await delegate();
+    const answers = await Promise.all(Array.from({ length: 50 }, () => exchange(token)));
+    t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
+    t.same(new Set(answers.map(({ body }) => body.delegation_token)), new Set([token]));
+    idp.clock.advance(DAY);
+    const { body } = await exchange(token);
+    t.equal((await introspect(idp, files, body.access_token)).body.active, true);
+    const events = (await auditOf(await idpStore(t, idp))).map(({ event }) => event);
+    t.equal(events.filter((event) => event === 'delegation.used').length, 51);
+    t.notOk(events.includes('delegation.ended') || events.includes('refresh.reused'));
+  },
+);
+
 t.test('a repetition gets the same answer, and later reuse ends the delegation', async (t) => {
-  const { idp, delegate, exchange } = await delegationWorld(t);
+  const { idp, delegate, exchange } = await delegationWorld(t, {}, true);
   const first = await delegate();
   const { body } = await exchange(first.delegation_token);
   const again = await exchange(first.delegation_token);
@@ -295,11 +312,12 @@ t.test('a repetition gets the same answer, and later reuse ends the delegation',
 });
 
 t.test('fifty exchanges of one token have one successor', async (t) => {
-  const { idp, files, delegate, exchange } = await delegationWorld(t);
+  const { idp, files, delegate, exchange } = await delegationWorld(t, {}, true);
   const { delegation_token: handle } = await delegate();
   const answers = await Promise.all(Array.from({ length: 50 }, () => exchange(handle)));
   t.ok(answers.every(({ status }) => status === 200));
   t.equal(new Set(answers.map(({ body }) => body.delegation_token)).size, 1);
+  t.not(answers[0]?.body.delegation_token, handle);
   const { body } = await exchange(answers[0]?.body.delegation_token);
   t.equal((await introspect(idp, files, body.access_token)).body.active, true);
 });
@@ -510,7 +528,7 @@ t.test('whatever ends a delegation ends its tokens, and all its records name the
       }),
   };
   for (const [name, end] of Object.entries(ends)) {
-    const world = await delegationWorld(t, HERE);
+    const world = await delegationWorld(t, HERE, name === 'its token is used again');
     const { idp, files, client, agent, human, allow, redeem, exchange } = world;
     const store = await idpStore(t, idp);
     const second = await agentWithKey(t, idp);

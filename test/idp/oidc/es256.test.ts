@@ -1,7 +1,10 @@
 import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose';
 import t from 'tap';
 import { createKeys } from '../../../src/idp/oidc/keys.js';
-import { type IdpApp, ISSUER, idpApp, type RegisteredClient, SEED } from '../../kit/idp.js';
+import { createResourceServer } from '../../../src/resource-server/service.js';
+import { claimsOf, type IdpApp, ISSUER, idpApp, type RegisteredClient, SEED } from '../../kit/idp.js';
+import { COMMAND_SOURCE } from '../../kit/operator.js';
+import { addResource, FILES, introspect } from '../../kit/resources.js';
 
 /** A second key for clients that cannot verify EdDSA. */
 
@@ -135,4 +138,77 @@ t.test('the key of one algorithm does not verify a token of another', async (t) 
   const published = createKeys({ seeds: [SEED], es256Keys: [KEY], signsES256: false });
   t.same(published.algorithms, ['EdDSA'], 'a key that is only published does not sign');
   await t.rejects(published.sign(claims, 'ES256'), /no key for ES256/);
+});
+
+t.test('an API chooses the signature of its access tokens, and accepts no other', async (t) => {
+  const idp = await idpApp(t, { es256Key: KEY, limits: false });
+  const files = await addResource(t, idp, FILES, { algorithm: 'ES256' });
+  const mail = await addResource(t, idp, 'https://mail.example.test');
+  const [client, agent] = [await idp.createClient({ public: true }), await idp.mintAgent()];
+  const scope = 'openid files:read offline_access';
+  const code = await idp.codeFor(client, agent, { scope, resource: FILES });
+  const { body } = await idp.redeem(client, code);
+  const tokens = [body, (await idp.refresh(client, body.refresh_token)).body].map((one) => one.access_token);
+  const own = { client_id: agent.sub, client_secret: agent.password };
+  const ask = async (resource: string) =>
+    idp.request('POST', '/token', { form: { grant_type: 'client_credentials', ...own, resource } });
+  tokens.push((await ask(FILES)).body.access_token);
+  const { body: jwks } = await idp.request('GET', '/jwks');
+  const verify = async (token: string, audience: string, alg: string) =>
+    jwtVerify(token, createLocalJWKSet(jwks), {
+      ...{ algorithms: [alg], issuer: ISSUER, audience, typ: 'at+jwt' },
+      currentDate: new Date(idp.clock.now()),
+    });
+  for (const token of tokens) {
+    await verify(token, FILES, 'ES256');
+    t.equal((await introspect(idp, files, token)).body.active, true);
+  }
+  t.equal(decodeProtectedHeader(body.id_token).alg, 'EdDSA', 'the client has its own');
+  const plain = (await ask(mail.identifier)).body.access_token;
+  await verify(plain, mail.identifier, 'EdDSA');
+
+  // The claims of a token, signed by the key that is not that of the API.
+  const forge = async (token: string, alg: 'EdDSA' | 'ES256') =>
+    createKeys({ seeds: [SEED], es256Keys: [KEY] }).sign(claimsOf(token), alg, 'at+jwt');
+  const [eddsa, es256] = [await forge(tokens[0] ?? '', 'EdDSA'), await forge(plain, 'ES256')];
+  t.equal((await introspect(idp, files, eddsa)).body.active, false);
+  t.equal((await introspect(idp, mail, es256)).body.active, false);
+  t.equal((await introspect(idp, mail, await forge(plain, 'EdDSA'))).body.active, true);
+
+  const server = createResourceServer({
+    ...{ issuer: ISSUER, resource: FILES, clock: idp.clock, jwksUri: 'https://idp.example.test/jwks' },
+    fetch: async () => Response.json(jwks),
+  });
+  t.teardown(() => server.close());
+  const request = (token: string) => new Request(FILES, { headers: { authorization: `Bearer ${token}` } });
+  t.match(await server.verify(request(tokens[0] ?? '')), { subject: agent.sub });
+
+  await files.update(FILES, { algorithm: 'EdDSA' }, COMMAND_SOURCE);
+  const next = (await ask(FILES)).body.access_token;
+  await verify(next, FILES, 'EdDSA');
+  for (const token of [next, ...tokens])
+    t.equal((await introspect(idp, files, token)).body.active, true, 'what it had signed before stays valid');
+  t.match((await idp.admin('GET', '/v1/resources')).body.resources, [
+    { resource: FILES, access_token_signing_alg: 'EdDSA' },
+    { access_token_signing_alg: 'EdDSA' },
+  ]);
+});
+
+t.test('without the key, an API for ES256 gives no token and uses nothing up', async (t) => {
+  const first = await idpApp(t, { es256Key: KEY, limits: false });
+  await addResource(t, first, FILES, { algorithm: 'ES256' });
+  const [client, agent] = [await first.createClient({ public: true }), await first.mintAgent()];
+  const codeOf = async () =>
+    first.codeFor(client, agent, { scope: 'openid files:read offline_access', resource: FILES });
+  const [code, other] = [await codeOf(), await codeOf()];
+  const { refresh_token: token } = (await first.redeem(client, other)).body;
+  const without = await idpApp(t, { databaseUri: first.databaseUri, clock: first.clock, limits: false });
+  const refused = { status: 400, body: { error: 'invalid_target', error_description: /IDP_ES256_KEY/ } };
+  t.match(await without.redeem(client, code), refused);
+  t.match(await without.refresh(client, token), refused);
+  const form = { grant_type: 'client_credentials', resource: FILES };
+  const own = { client_id: agent.sub, client_secret: agent.password };
+  t.match(await without.request('POST', '/token', { form: { ...form, ...own } }), refused);
+  t.equal((await first.redeem(client, code)).status, 200);
+  t.equal((await first.refresh(client, token)).status, 200);
 });

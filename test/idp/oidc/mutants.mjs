@@ -38,15 +38,42 @@ export default [
   },
   {
     name: 'a refresh token is exchanged twice', file: 'idp/oidc/tokens/refresh.ts',
-    in: 'rotate',
+    in: 'renew',
     replace: 'id, revision: grant.revision ?? null, revokedAt: null', by: 'id, revokedAt: null',
     tests: [['idp/oidc/refresh', 'concurrent refreshes with different scopes all receive the scope of the first']],
   },
   {
     name: 'only the newest two refresh tokens of a family count as stolen', file: 'idp/oidc/tokens/refresh.ts',
-    in: 'refreshTokens',
+    in: 'exchangeToken',
     replace: 'isPrevious || isIssuedRefreshToken(id, token, deps.seeds)', by: 'isPrevious',
     tests: [['idp/oidc/refresh', 'a token older than the previous one counts as reuse at once']],
+  },
+  {
+    name: 'the refresh token of a public client does not rotate', file: 'idp/oidc/tokens/refresh.ts',
+    in: 'isSenderConstrained',
+    replace: 'refreshKey !== undefined || !isPublicClient(client)', by: 'true',
+    tests: [['idp/oidc/refresh', 'a token older than the previous one counts as reuse at once']],
+  },
+  {
+    name: 'a repetition by a client that authenticates ends its grant', file: 'idp/oidc/tokens/refresh.ts',
+    in: 'exchangeToken',
+    replace: 'if (isStolen && !isSenderConstrained(client, grant))', by: 'if (isStolen)',
+    tests: [['idp/oidc/refresh', 'the refresh token of a client that authenticates stays the same']],
+  },
+  {
+    name: 'an access token of an algorithm that the API never had', file: 'idp/oidc/tokens/jwt-access-token.ts', in: 'readAccessToken',
+    replace: 'resource && algorithmsOf(resource)', by: 'undefined',
+    tests: [['idp/oidc/es256', 'an API chooses the signature of its access tokens']],
+  },
+  {
+    name: 'a key for RS256 verifies PS256', file: 'core/kernel/public-jwk.ts', in: 'fitsAlgorithm',
+    replace: '(key.alg ?? algorithm) === algorithm', by: 'true',
+    tests: [['idp/oidc/client-keys', 'a client may sign with an RSA key']],
+  },
+  {
+    name: 'an RSA key of any size is verified', file: 'core/kernel/public-jwk.ts', in: 'readRsaKey',
+    replace: 'bits < MIN_RSA_BITS || bits > MAX_RSA_BITS', by: 'false',
+    tests: [['idp/oidc/client-keys', 'only public keys']],
   },
   {
     name: 'only the key that signs is published', file: 'idp/oidc/keys.ts', in: 'createKeys',
@@ -91,9 +118,9 @@ export default [
     tests: [['idp/oidc/resource-consents', 'new scopes ask again, for the new ones only']],
   },
   {
-    name: 'a refresh token works without its key', file: 'idp/oidc/tokens/refresh.ts', in: 'rotate',
-    replace: 'const key = await findProvenKey(prove, grant.refreshKey, target); const scope',
-    by: 'const key = await findProvenKey(prove, undefined, target); const scope',
+    name: 'a refresh token works without its key', file: 'idp/oidc/tokens/refresh.ts', in: 'renew',
+    replace: 'const key = await findProvenKey(prove, grant.refreshKey, target, deps); const scope',
+    by: 'const key = await findProvenKey(prove, undefined, target, deps); const scope',
     tests: [['idp/oidc/dpop', 'the refresh token of a public client works with its key only']],
   },
   {

@@ -19,6 +19,7 @@ import {
   ISSUER,
   idpOptions,
   type Parameters,
+  type RegisteredClient,
   redemption,
   refreshing,
   SEED,
@@ -78,8 +79,8 @@ async function start(t: Test, databaseUri: string) {
   return {
     ...{ programs, url, urls, store, admin, client, signedIn },
     secrets: [client.secret, agent.password, ADMIN_TOKEN, SEED, PASSWORD] as string[],
-    async codeFor(more: Parameters = {}) {
-      const { headers } = await send(url + authorizePath(client, more), { headers: signedIn });
+    async codeFor(more: Parameters = {}, by: RegisteredClient = client) {
+      const { headers } = await send(url + authorizePath(by, more), { headers: signedIn });
       return codeIn(headers.get('location') ?? undefined);
     },
     /** Concurrent requests, to each process in turn. */
@@ -111,9 +112,23 @@ async function races(
     }
   });
 
+  await t.test('concurrent refreshes by a client that authenticates all succeed', async (t) => {
+    const { body } = await send(
+      `${url}/token`,
+      form(redemption(client, await codeFor({ scope: 'openid offline_access' }))),
+    );
+    const answers = await spread(USES, '/token', () => form(refreshing(client, body.refresh_token)));
+    t.same(new Set(statuses(answers)), new Set([200]));
+    t.same(new Set(answers.map(({ body }) => body.refresh_token)), new Set([body.refresh_token]));
+    const grant = await grantCollection(store).findOne({ id: `gr_${body.refresh_token.slice(3, 35)}` });
+    t.match(grant, { revision: USES, accessTokens: { length: 16 } });
+  });
+
   await t.test('concurrent refreshes of one token have one successor', async (t) => {
+    const made = await admin('/v1/clients', { redirect_uris: CALLBACK, public: true });
+    const client: RegisteredClient = { id: made.client_id, redirectUri: CALLBACK };
     for (let round = 0; round < ROUNDS; round++) {
-      const code = await codeFor({ scope: 'openid offline_access' });
+      const code = await codeFor({ scope: 'openid offline_access' }, client);
       const { body } = await send(`${url}/token`, form(redemption(client, code)));
       const refresh = (token: string) => () => form(refreshing(client, token));
       const answers = await spread(USES, '/token', refresh(body.refresh_token));

@@ -1,4 +1,5 @@
 import t from 'tap';
+import { type GrantDocument, grantCollection } from '../../../src/idp/oidc/store.js';
 import { clientCollection } from '../../../src/idp/provisioning/store.js';
 import { auditOf } from '../../kit/app.js';
 import {
@@ -17,6 +18,8 @@ const SECOND = 1000;
 const HOUR = 3600 * SECOND;
 const DAY = 24 * HOUR;
 const OFFLINE = { scope: 'openid profile offline_access' };
+/** Its refresh tokens rotate, because whoever has one can use it. */
+const PUBLIC = { public: true };
 const REFUSED = { status: 400, body: { error: 'invalid_grant' } };
 
 /** An application with offline access, and the tokens it received. */
@@ -36,7 +39,7 @@ const refresh = async (idp: IdpApp, client: RegisteredClient, token: string) =>
 
 t.test('offline_access issues a refresh token, which renews all tokens', async (t) => {
   const idp = await idpApp(t);
-  const { client, agent, tokens, refreshToken } = await family(idp, {}, { ...OFFLINE, nonce: 'n' });
+  const { client, agent, tokens, refreshToken } = await family(idp, PUBLIC, { ...OFFLINE, nonce: 'n' });
   t.match(refreshToken, /^rt_[0-9a-f]{32}[\w-]{43}$/);
   t.equal(tokens.scope, 'openid profile offline_access');
   t.notOk('refresh_token' in (await tokensOf(idp, client, agent, { scope: 'openid' })).tokens);
@@ -68,7 +71,7 @@ t.test(
   'an operator chooses how long a used refresh token has the same successor, up to ten minutes',
   async (t) => {
     const idp = await idpApp(t, { refreshTokenReuseWindow: 600 });
-    const { client, refreshToken } = await family(idp);
+    const { client, refreshToken } = await family(idp, PUBLIC);
     const { refresh_token: successor } = await refresh(idp, client, refreshToken);
     idp.clock.advance(600 * SECOND);
     t.equal((await refresh(idp, client, refreshToken)).refresh_token, successor);
@@ -81,7 +84,7 @@ t.test(
   'within 30 seconds a reused refresh token has the same successor; later its family is revoked',
   async (t) => {
     const idp = await idpApp(t);
-    const { client, agent, tokens, refreshToken } = await family(idp);
+    const { client, agent, tokens, refreshToken } = await family(idp, PUBLIC);
     const answers = await Promise.all(Array.from({ length: 50 }, () => idp.refresh(client, refreshToken)));
     t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
     t.equal(new Set(answers.map(({ body }) => body.refresh_token)).size, 1);
@@ -106,12 +109,47 @@ t.test(
 
 t.test('a token older than the previous one counts as reuse at once', async (t) => {
   const idp = await idpApp(t);
-  const { client, refreshToken } = await family(idp);
+  const { client, refreshToken } = await family(idp, PUBLIC);
   const second = await refresh(idp, client, refreshToken);
   const third = await refresh(idp, client, second.refresh_token);
   t.match(await idp.refresh(client, refreshToken), REFUSED);
   t.match(await idp.refresh(client, third.refresh_token), REFUSED);
 });
+
+t.test(
+  'the refresh token of a client that authenticates stays the same, and nothing ends with a repetition',
+  async (t) => {
+    const idp = await idpApp(t);
+    const { client, tokens, refreshToken } = await family(idp);
+    const answers = await Promise.all(Array.from({ length: 50 }, () => idp.refresh(client, refreshToken)));
+    t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
+    t.same(new Set(answers.map(({ body }) => body.refresh_token)), new Set([refreshToken]));
+    const accessTokens = new Set<string>(answers.map(({ body }) => body.access_token));
+    t.equal(accessTokens.size, 50);
+    const states = await Promise.all([...accessTokens].map(async (one) => (await idp.userinfo(one)).status));
+    t.equal(states.filter((status) => status === 200).length, 16, 'the bound of a grant holds');
+    t.equal((await idp.userinfo(tokens.access_token)).status, 401);
+
+    idp.clock.advance(DAY);
+    const { status, body } = await idp.refresh(client, refreshToken, { scope: 'profile' });
+    t.match({ status, body }, { status: 200, body: { refresh_token: refreshToken, scope: 'profile' } });
+    t.equal((await refresh(idp, client, refreshToken)).scope, OFFLINE.scope);
+    t.equal((await idp.refresh(client, refreshToken, { client_secret: 'wrong' })).status, 401);
+    t.match(await idp.refresh(client, refreshToken, { client_secret: undefined }), { status: 401 });
+    const store = await idpStore(t, idp);
+    t.notMatch((await auditOf(store)).map(({ event }) => event).join(), /reused|revoked/);
+
+    // As a server has left it that still rotated.
+    const grants = grantCollection(store);
+    const [{ id, refreshHash }] = (await grants.page({ sort: 'id', limit: 1 })).items as [GrantDocument];
+    const next = await family(idp);
+    await grants.updateOne({ id }, { set: { refreshHash: 'x', previousRefreshHash: refreshHash ?? '' } });
+    t.match(await idp.refresh(client, refreshToken), REFUSED);
+    await grants.updateOne({ id }, { set: { refreshHash: refreshHash ?? '' } });
+    t.equal((await idp.refresh(client, refreshToken)).status, 200, 'a former token ends nothing');
+    t.equal((await idp.refresh(next.client, next.refreshToken)).status, 200);
+  },
+);
 
 t.test('a token that was never issued revokes nothing', async (t) => {
   const idp = await idpApp(t);
@@ -148,26 +186,28 @@ t.test('a token that was never issued revokes nothing', async (t) => {
 });
 
 t.test('refresh tokens slide for 30 days, and end after 90', async (t) => {
-  const idp = await idpApp(t);
-  const lazy = await family(idp);
-  idp.clock.advance(30 * DAY);
-  t.match(await idp.refresh(lazy.client, lazy.refreshToken), REFUSED, '30 days unused');
+  for (const more of [{}, PUBLIC]) {
+    const idp = await idpApp(t);
+    const lazy = await family(idp, more);
+    idp.clock.advance(30 * DAY);
+    t.match(await idp.refresh(lazy.client, lazy.refreshToken), REFUSED, '30 days unused');
 
-  const { client, refreshToken } = await family(idp);
-  let current = refreshToken;
-  for (let day = 29; day <= 87; day += 29) {
-    idp.clock.advance(29 * DAY);
+    const { client, refreshToken } = await family(idp, more);
+    let current = refreshToken;
+    for (let day = 29; day <= 87; day += 29) {
+      idp.clock.advance(29 * DAY);
+      current = (await refresh(idp, client, current)).refresh_token;
+    }
+    idp.clock.advance(3 * DAY - 1);
     current = (await refresh(idp, client, current)).refresh_token;
+    idp.clock.advance(1);
+    t.match(await idp.refresh(client, current), REFUSED, '90 days altogether');
   }
-  idp.clock.advance(3 * DAY - 1);
-  current = (await refresh(idp, client, current)).refresh_token;
-  idp.clock.advance(1);
-  t.match(await idp.refresh(client, current), REFUSED, '90 days altogether');
 });
 
 t.test('scope may be narrowed and never widened; the refresh token keeps all of it', async (t) => {
   const idp = await idpApp(t);
-  const { client, agent, refreshToken } = await family(idp);
+  const { client, agent, refreshToken } = await family(idp, PUBLIC);
   for (const scope of ['openid email', 'email', 'openid unknown', 'OPENID']) {
     t.match(await idp.refresh(client, refreshToken, { scope }), {
       status: 400,
@@ -193,7 +233,7 @@ t.test('scope may be narrowed and never widened; the refresh token keeps all of 
 
 t.test('concurrent refreshes with different scopes all receive the scope of the first', async (t) => {
   const idp = await idpApp(t);
-  const { client, refreshToken } = await family(idp);
+  const { client, refreshToken } = await family(idp, PUBLIC);
   const scopes = ['openid', 'profile', 'openid profile', undefined];
   const answers = await Promise.all(scopes.map((scope) => idp.refresh(client, refreshToken, { scope })));
   t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
@@ -253,7 +293,7 @@ t.test('a kind that a client no longer admits receives no more tokens there', as
 
 t.test('a new seed keeps token families and recognizes tokens issued under the old one', async (t) => {
   const first = await idpApp(t);
-  const { client, refreshToken } = await family(first);
+  const { client, refreshToken } = await family(first, PUBLIC);
   const given = await refresh(first, client, refreshToken);
   await first.server.stop();
   const seeds = { ed25519Seed: 'ab34'.repeat(16), databaseUri: first.databaseUri, clock: first.clock };
@@ -267,7 +307,7 @@ t.test('a new seed keeps token families and recognizes tokens issued under the o
 
 t.test('a grant has at most sixteen live access tokens', async (t) => {
   const idp = await idpApp(t);
-  const { client, tokens, refreshToken } = await family(idp);
+  const { client, tokens, refreshToken } = await family(idp, PUBLIC);
   const issued = [tokens.access_token];
   let current = refreshToken;
   for (let count = 0; count < 16; count++) {
@@ -366,7 +406,7 @@ t.test('/introspect describes to a confidential client its own tokens and no oth
 
   const narrow = (await idp.refresh(client, refreshToken, { scope: 'openid' })).body;
   t.equal((await introspect(client, narrow.access_token)).body.scope, 'openid');
-  t.strictSame((await introspect(client, refreshToken)).body, { active: false }, 'it has a successor');
+  t.equal((await introspect(client, refreshToken)).body.active, true, 'it stays');
   idp.clock.advance(HOUR);
   t.strictSame((await introspect(client, narrow.access_token)).body, { active: false });
   t.equal((await introspect(client, narrow.refresh_token)).body.active, true);

@@ -323,7 +323,7 @@ t.test('one token has one audience, and refreshing keeps what was authorized', a
   const idp = await idpApp(t);
   await addResource(t, idp);
   await addResource(t, idp, MAIL, { scopes: [{ name: 'mail:send', description: 'Send' }] });
-  const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
+  const [client, agent] = [await idp.createClient({ public: true }), await idp.mintAgent()];
   const code = codeIn((await authorizeAll(idp, client, agent, [FILES, MAIL])).headers['location']);
   const target = { status: 400, body: { error: 'invalid_target' } };
   t.match(await idp.redeem(client, code), target, 'it must name one');
@@ -373,7 +373,7 @@ t.test('simultaneous changes and refreshes have one outcome', async (t) => {
   t.match(left, { tokenLifetimeSeconds: 60, name: 'Changed', scopes: [{ sensitive: true }] });
   t.equal(left?.scopes.length, 1, 'no change restores what another one has removed');
 
-  const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
+  const [client, agent] = [await idp.createClient({ public: true }), await idp.mintAgent()];
   const both = await authorizeAll(idp, client, agent, [FILES, MAIL], 'openid files:read offline_access');
   const code = codeIn(both.headers['location']);
   const { refresh_token: token } = (await idp.redeem(client, code, { resource: FILES })).body;

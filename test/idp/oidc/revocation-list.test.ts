@@ -101,7 +101,7 @@ t.test('whatever ends what a token was issued for is listed, until the token has
 t.test('a used code or refresh token ends every token of its authorization', async (t) => {
   const idp = await idpApp(t);
   await addResource(t, idp);
-  const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
+  const [client, agent] = [await idp.createClient({ public: true }), await idp.mintAgent()];
   const code = await idp.codeFor(client, agent, SCOPE);
   const { access_token: first } = (await idp.redeem(client, code)).body;
   t.equal((await idp.redeem(client, code)).status, 400);

@@ -3,7 +3,7 @@ import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import { findRefusal } from '../admission.js';
 import type { Client, Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import { namesIn } from '../resources.js';
+import { algorithmsOf, namesIn } from '../resources.js';
 import type { OidcShared } from '../shared.js';
 import type { AgentClient } from '../tokens/agents.js';
 import { findAccessTokenFor } from '../tokens/introspection.js';
@@ -51,7 +51,7 @@ export async function chainDelegation(
     deps,
   );
   const granted = target.scopes;
-  const key = await findProvenKey(prove, undefined, target);
+  const key = await findProvenKey(prove, undefined, target, deps);
   const now = toSeconds(clock.now());
   const expiresIn = lifetimeFor(target, now * SECOND);
   const { scope: _, cnf: __, ...rest } = claims;
@@ -67,7 +67,7 @@ export async function chainDelegation(
   const detail = traceOf({ agent: agent.id, id: claims.delegation ?? '', txn: claims.txn });
   await audit.record({ event: 'delegation.handed_on', subject: claims.sub, ip, detail });
   return {
-    access_token: await keys.sign({ ...issued }, 'EdDSA', TYPE),
+    access_token: await keys.sign({ ...issued }, algorithmsOf(resource)[0], TYPE),
     token_type: tokenTypeOf(key),
     expires_in: expiresIn,
     scope: granted.join(' '),

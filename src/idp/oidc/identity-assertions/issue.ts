@@ -41,7 +41,7 @@ export async function issueAssertion(
     throw oidcErrors.unauthorized_client({ message: 'The client must authenticate with a secret or a key.' });
   const { audience, clientThere } = await findAudience(client, fields['audience'], deps);
   const { grant, person } = await (type === ID_TOKEN ? readIdToken : readRefreshToken)(client, token, deps);
-  const key = await findProvenKey(prove, type === ID_TOKEN ? undefined : grant.refreshKey, null);
+  const key = await findProvenKey(prove, type === ID_TOKEN ? undefined : grant.refreshKey, null, deps);
   const { resource, scopes } = narrow(audience, request);
   const { keys, clock, random, issuer, audit } = deps;
   const algorithm = audience.algorithm ?? 'EdDSA';

@@ -35,7 +35,7 @@ export async function redeemAssertion(
     throw refuse('No active person is linked to the subject of the assertion.');
   const target = await chooseTarget(verified, { resources, scope }, person, deps.resources);
   if (verified.key !== undefined && !prove) throw refuse('The assertion is bound to a key. Send a proof.');
-  const key = await findProvenKey(prove, verified.key, target);
+  const key = await findProvenKey(prove, verified.key, target, deps);
   const { authTime, amr, issuer, jti, expiresAt } = verified;
   const id = sha256(JSON.stringify([ASSERTION_TYPE, issuer.issuer, jti]));
   const detail = `${client.id} ${target.resource.identifier} ${issuer.issuer}`;

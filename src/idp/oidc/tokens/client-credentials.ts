@@ -32,7 +32,7 @@ export async function issueToAgent(
   // Without a scope, all that the agent has a permission for (RFC 6749 §3.3).
   const scopes = asked.length > 0 ? asked : offered;
   const target = await permittedTarget(agent, { resource, scopes }, { ip }, deps);
-  const key = await findProvenKey(prove, undefined, target);
+  const key = await findProvenKey(prove, undefined, target, deps);
   const authentication = { authTime: clock.now() };
   const direct = { clientId: agent.id, principal: agent, target, key, authentication };
   const { grant, respond } = createDirectGrant(direct, deps);

@@ -6,7 +6,7 @@ import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { grantIdOf, REFRESH_IDLE_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { Prove } from '../proofs.js';
-import { namesIn } from '../resources.js';
+import { namesIn, type Resource } from '../resources.js';
 import type { IntrospectionResponse } from '../schemas.js';
 import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
@@ -51,12 +51,12 @@ export async function userinfo(
 
 /** The claims of a valid token for this resource server; `null` for every other one. */
 export async function findAccessTokenFor(
-  { identifier }: { identifier: string },
+  resource: Pick<Resource, 'identifier' | 'algorithms'>,
   token: string,
   deps: OidcShared,
 ): Promise<AccessTokenClaims | null> {
-  const claims = await readAccessToken(token, deps);
-  if (claims?.aud !== identifier) return null;
+  const claims = await readAccessToken(token, resource, deps);
+  if (claims?.aud !== resource.identifier) return null;
   const [isRevoked, grant] = await Promise.all([
     deps.revocations.includes(claims),
     deps.grants.findOne({ id: claims.txn }),
@@ -85,7 +85,7 @@ const INACTIVE: Introspection = { active: false };
 
 /** Describes an access token to the resource server that is its audience. */
 export async function introspectForResource(
-  server: { identifier: string },
+  server: Pick<Resource, 'identifier' | 'algorithms'>,
   token: string,
   deps: OidcShared,
 ): Promise<Introspection> {

@@ -1,7 +1,7 @@
 import { isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import { AMR, acrOf, filterGroups } from '../claims.js';
 import type { Principal } from '../directory.js';
-import { namesIn, type Target } from '../resources.js';
+import { algorithmsOf, namesIn, type Resource, type Target } from '../resources.js';
 import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
 import { confirmationOf } from './key-binding.js';
@@ -117,19 +117,27 @@ export function signAccessToken(
     ...confirmationOf(key),
   };
   // No scope of the provider, so that neither a name nor an e-mail address reaches the resource.
-  return keys.sign({ ...claimsOf(principal, ''), ...claims }, 'EdDSA', TYPE);
+  return keys.sign({ ...claimsOf(principal, ''), ...claims }, algorithmsOf(resource)[0], TYPE);
 }
 
 /** Whether the tokens of a grant are valid only as long as its session. */
 const endsWithSession = ({ sid, scope }: GrantDocument): boolean =>
   sid !== undefined && !namesIn(scope).includes('offline_access');
 
-/** The claims of an access token that this provider has signed and that has not expired; else `null`. */
+/**
+ * The claims of an access token that this provider has signed and that has not expired; else `null`.
+ * @param resource if given, only what its algorithms sign
+ */
 export async function readAccessToken(
   token: string,
+  resource: Pick<Resource, 'algorithms'> | undefined,
   { keys, issuer, clock }: OidcShared,
 ): Promise<AccessTokenClaims | null> {
-  const claims = (await keys.verify(token, TYPE)) as AccessTokenClaims | null;
+  const claims = (await keys.verify(
+    token,
+    TYPE,
+    resource && algorithmsOf(resource),
+  )) as AccessTokenClaims | null;
   if (claims?.iss !== issuer()) return null;
   const isValid = isUnexpired(claims.exp * SECOND, { now: clock.now(), life: MAX_LIFETIME_MS });
   return isValid ? claims : null;

@@ -1,21 +1,29 @@
 import { oidcErrors } from '../errors.js';
 import type { Prove } from '../proofs.js';
-import type { Target } from '../resources.js';
+import { algorithmsOf, type Target } from '../resources.js';
+import type { OidcShared } from '../shared.js';
 
-/** Which key the tokens of a request are bound to (RFC 9449 §5). */
+/** Which key the tokens of a request are bound to (RFC 9449 §5), and whether one of the provider can sign them. */
 
 /**
  * The thumbprint of the key that the request has proven; `undefined` for tokens that are bound to no key.
  *
  * @param prove absent if the request has no proof
  * @param required the key that the code or the refresh token is bound to, if it is
- * @throws invalid_dpop_proof, use_dpop_nonce, invalid_grant for another key
+ * @throws invalid_dpop_proof, use_dpop_nonce, invalid_grant for another key, invalid_target without a key of the provider
  */
 export async function findProvenKey(
   prove: Prove | undefined,
   required: string | undefined,
   target: Target | null,
+  { keys }: Pick<OidcShared, 'keys'>,
 ): Promise<string | undefined> {
+  // Before anything is used up.
+  const [algorithm] = target ? algorithmsOf(target.resource) : [];
+  if (algorithm && !keys.algorithms.includes(algorithm))
+    throw oidcErrors.invalid_target({
+      message: `The access tokens of the resource are signed with ${algorithm}, and the provider has no such key (IDP_ES256_KEY).`,
+    });
   if (!prove) {
     if (required !== undefined) throw missing('The code or refresh token is bound to a key.');
     if (target?.resource.requiresDpop) throw missing('The resource accepts only tokens bound to a key.');

@@ -80,7 +80,7 @@ export async function redeemGrant(
 
   // Before the code is used, which then remains valid.
   const target = await chooseTarget(grant, request.resources, principal, request.ip, deps);
-  const key = await findProvenKey(request.prove, grant.codeKey, target);
+  const key = await findProvenKey(request.prove, grant.codeKey, target, deps);
   const now = deps.clock.now();
   const tokens = newTokens(grant, target, key, now, deps);
   if (!(await consume(client, grant, tokens, { now, lifetimeMs }, deps))) {

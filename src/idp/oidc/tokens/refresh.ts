@@ -2,13 +2,14 @@ import { isRecent, isUnexpired } from '../../../core/kernel/clock.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
 import type { Effect } from '../../../core/ops/commit.js';
 import type { Change, Where, Write } from '../../../core/storage/collection.js';
-import type { Client, Principal } from '../directory.js';
+import { type Client, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import {
   deriveSuccessor,
   findIssuedSuccessor,
   grantIdOf,
   isIssuedRefreshToken,
+  newGrantToken,
   REFRESH_IDLE_LIFETIME_MS,
   type RefreshPrefix,
   refreshExpiry,
@@ -34,8 +35,14 @@ export interface RefreshRules {
 
 const PLAIN: RefreshRules = { prefix: 'rt_', accept: async () => [] };
 
+/** Whether a stolen refresh token of the grant is worth nothing, because its use needs a secret or a key of the client. */
+const isSenderConstrained = (client: Client, { refreshKey }: GrantDocument): boolean =>
+  refreshKey !== undefined || !isPublicClient(client);
+
 /**
- * Exchanges a refresh token for its one successor (RFC 6749 §6, RFC 9700 §4.14.2).
+ * Issues tokens for a refresh token (RFC 6749 §6). One that anybody could use is replaced by its one successor; one that is
+ * constrained to its sender stays the same (RFC 9700 §4.14.2).
+ *
  * @throws invalid_request, invalid_grant, invalid_scope, invalid_target
  */
 export async function refreshTokens(
@@ -43,9 +50,22 @@ export async function refreshTokens(
   token: string | undefined,
   request: TokenRequest,
   deps: OidcShared,
-  { prefix, accept }: RefreshRules = PLAIN,
+  rules: RefreshRules = PLAIN,
 ): Promise<TokenResponse> {
   if (!token) throw oidcErrors.invalid_request({ message: 'refresh_token is missing.' });
+  const exchange = () => exchangeToken(client, token, request, deps, rules);
+  // Those of one that stays the same are all stored, each on the condition of the one before: in turn, none is repeated.
+  const isShared = !isPublicClient(client) || request.prove !== undefined;
+  return isShared ? deps.renewals.run(sha256(token), exchange) : exchange();
+}
+
+async function exchangeToken(
+  client: Client,
+  token: string,
+  request: TokenRequest,
+  deps: OidcShared,
+  { prefix, accept }: RefreshRules,
+): Promise<TokenResponse> {
   const id = grantIdOf(prefix, token);
   if (id === undefined) throw oidcErrors.invalid_grant();
   const presented = sha256(token);
@@ -64,19 +84,20 @@ export async function refreshTokens(
         continue;
       }
       // It may have been stolen, so the whole family is revoked (RFC 9700 §4.14.2).
-      if (isPrevious || isIssuedRefreshToken(id, token, deps.seeds))
+      const isStolen = isPrevious || isIssuedRefreshToken(id, token, deps.seeds);
+      if (isStolen && !isSenderConstrained(client, grant))
         await revokeGrant(grant, 'refresh.reused', request.ip, deps);
       throw oidcErrors.invalid_grant();
     }
     const parts = await accept(grant);
-    const response = await rotate(client, grant, principal, token, request, parts, deps);
+    const response = await renew(client, grant, principal, token, request, parts, deps);
     if (response) return response;
     // Another request changed the grant, or ended its delegation, so that it has to be read again.
   }
 }
 
-/** Replaces the token by its successor; `null` if the grant has changed since it was read. */
-async function rotate(
+/** Issues the next access token, and replaces the refresh token if it rotates; `null` if the grant has changed since it was read. */
+async function renew(
   client: Client,
   grant: GrantDocument,
   principal: Principal,
@@ -85,36 +106,38 @@ async function rotate(
   parts: readonly (Write | Effect)[],
   deps: OidcShared,
 ): Promise<TokenResponse | null> {
-  const { rotations, grants, commit, clock, seeds } = deps;
+  const { rotations, grants, commit, clock, seeds, random } = deps;
   const { id } = grant;
   const now = clock.now();
   const target = await chooseTarget(grant, resources, principal, ip, deps);
-  const key = await findProvenKey(prove, grant.refreshKey, target);
+  const key = await findProvenKey(prove, grant.refreshKey, target, deps);
   const scope = narrowScope(scopeWith(grant.scope, target), fields['scope']);
   const expiresIn = lifetimeFor(target, now);
-  const successor = deriveSuccessor(id, token, seeds[0]);
+  const rotates = !isSenderConstrained(client, grant);
+  const successor = rotates
+    ? deriveSuccessor(id, token, seeds[0])
+    : { refreshToken: token, accessToken: newGrantToken('at_', id, random) };
   const tokens = { ...successor, target, key, expiresIn, scope, nonce: undefined };
   const [presented, next] = [sha256(token), sha256(successor.refreshToken)];
   const current: Where<GrantDocument> = { id, revision: grant.revision ?? null, revokedAt: null };
   const change: Change<GrantDocument> = {
     set: {
-      refreshHash: next,
-      previousRefreshHash: presented,
-      rotatedAt: now,
+      ...(rotates && { refreshHash: next, previousRefreshHash: presented, rotatedAt: now }),
       refreshExpiresAt: refreshExpiry(grant, now),
       accessTokens: withAccessToken(grant, tokens, now),
     },
     inc: { revision: 1 },
   };
-  const rotating =
+  const renewing =
     parts.length === 0
       ? grants.changeOne(current, change)
       : commit([grants.changing(current, change), ...parts]).then(({ committed }) => committed);
-  const isRotated = await rotating.catch((error: unknown) => {
-    rotations.remember(presented, { id, clientId: client.id, presented, next, rotatedAt: now }, error);
+  const isRenewed = await renewing.catch((error: unknown) => {
+    if (rotates)
+      rotations.remember(presented, { id, clientId: client.id, presented, next, rotatedAt: now }, error);
     throw error;
   });
-  if (!isRotated) return null;
+  if (!isRenewed) return null;
   rotations.forget(presented);
   return createTokenResponse(client, grant, principal, tokens, deps);
 }
@@ -154,7 +177,7 @@ async function repeatResponse(
     throw oidcErrors.invalid_target({
       message: 'The refresh token was used for another resource. Use the new refresh token.',
     });
-  const key = await findProvenKey(prove, grant.refreshKey, target);
+  const key = await findProvenKey(prove, grant.refreshKey, target, deps);
   if (key !== issued.key)
     throw oidcErrors.invalid_dpop_proof({
       message: 'The refresh token was used with another key, or with none. Use the new refresh token.',

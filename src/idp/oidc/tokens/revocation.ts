@@ -20,7 +20,7 @@ export async function revokeToken(
   const id = grantIdOf('rt_', token) ?? grantIdOf('dt_', token);
   if (id === undefined) {
     // One for a resource is revoked until it expires.
-    const claims = token.startsWith('eyJ') ? await readAccessToken(token, deps) : null;
+    const claims = token.startsWith('eyJ') ? await readAccessToken(token, undefined, deps) : null;
     if (claims?.client_id === client.id) await deps.revocations.revokeToken(claims.jti);
     return;
   }

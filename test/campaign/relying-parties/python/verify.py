@@ -1,13 +1,14 @@
-"""Verifies one id_token with several libraries.
+"""Verifies one id_token with several libraries, and an access token for an API with PyJWT.
 
-Reads the id_token, the JWK Set, the issuer, the client ID and the algorithm as JSON, and prints the subject that each
-library found, or its error.
+Reads the tokens, the JWK Set, the issuer, the client ID, the API and the algorithm as JSON, and prints the subject that
+each library found, or its error.
 """
 
 import json
 import sys
 
 import jose.jwt
+import jwt
 from cryptojwt import KeyJar
 from idpyoidc.message.oidc import IdToken
 from oic.oic.message import IdToken as OicIdToken
@@ -63,6 +64,12 @@ def social_core(id_token, jwks, issuer, client_id, algorithm):
     return Backend(Strategy()).decode_and_validate_id_token(id_token, None)
 
 
+def pyjwt(access_token, jwks, issuer, resource, algorithm):
+    kid = jwt.get_unverified_header(access_token)["kid"]
+    key = jwt.PyJWKSet.from_dict(jwks)[kid]
+    return jwt.decode(access_token, key, algorithms=[algorithm], audience=resource, issuer=issuer)
+
+
 def outcome(verify, given):
     try:
         return verify(**given)["sub"]
@@ -72,8 +79,11 @@ def outcome(verify, given):
 
 def main():
     given = json.load(sys.stdin)
+    access = {name: given.pop(name) for name in ("access_token", "resource")}
     libraries = [python_jose, pyoidc, idpyoidc, social_core]
-    print(json.dumps({verify.__name__: outcome(verify, given) for verify in libraries}))
+    found = {verify.__name__: outcome(verify, given) for verify in libraries}
+    known = {name: given[name] for name in ("jwks", "issuer", "algorithm")}
+    print(json.dumps({**found, "pyjwt": outcome(pyjwt, {**known, **access})}))
 
 
 main()
