@@ -300,7 +300,7 @@ t.test('idp login --device prints the code to stderr and the token to stdout', a
 
 t.test('idp token exchange keeps the token of a delegation, and hands an access token on', async (t) => {
   const line = commandLine(t);
-  const world = await delegationWorld(t, { ...REACHABLE, clock: fakeClock(Date.now()) });
+  const world = await delegationWorld(t, { ...REACHABLE, clock: fakeClock(Date.now()) }, true);
   const { idp, client, agent, human } = world;
   const { delegation_token: first } = await world.delegate({ delegation_max_depth: '2' });
   const file = join(line.cwd, 'delegation.txt');
