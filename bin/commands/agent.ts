@@ -21,6 +21,8 @@ interface DetailOptions extends CommonOptions {
   owner?: string;
   purpose?: string;
   expires?: number | 'never';
+  redirectUris?: string[];
+  clientMetadata?: string;
 }
 
 type MintOptions = DetailOptions & { name?: string; key?: string };
@@ -56,19 +58,27 @@ export function define(group: CommandLine): void {
       'idp agent mint scout@agents.example --name Scout',
       'idp agent mint scout@agents.example --key jwk.json',
       'idp agent mint scout@agents.example --owner ada@example.com --purpose "Weekly reports"',
+      'idp agent mint scout@agents.example --redirect-uris https://scout.example.com/callback',
     )
     .action(mint);
   withDetails(group.command('update'))
-    .description('Change who answers for an agent, what it is for, or when it ends')
+    .description(
+      'Change who answers for an agent, what it is for, when it ends, or what it is as an OAuth client',
+    )
     .argument('<handle>')
-    .examples('idp agent update scout@agents.example --owner group:research --expires 2027-01-31')
+    .examples(
+      'idp agent update scout@agents.example --owner group:research --expires 2027-01-31',
+      'idp agent update scout@agents.example --client-metadata https://scout.example.com/client.json',
+    )
     .action((handle: string, options: DetailOptions) =>
       withPrincipal(handle, async (agent, administration) => {
-        const { owner, purpose, expires } = options;
+        const { owner, purpose, expires, redirectUris, clientMetadata } = options;
         const change = {
           ...(owner !== undefined && { owner: owner === '' ? null : await readOwner(administration, owner) }),
           ...(purpose !== undefined && { purpose: purpose || null }),
           ...(expires !== undefined && { expiresAt: expires === 'never' ? null : expires }),
+          ...(redirectUris && { redirectUris: redirectUris.length > 0 ? redirectUris : null }),
+          ...(clientMetadata !== undefined && { clientMetadata: clientMetadata || null }),
         };
         const changed = await administration.agents.change(agent.id, change, COMMAND_SOURCE);
         answer(options, operatorView(changed ?? refuse(agent)));
@@ -96,6 +106,15 @@ const withDetails = (command: CommandLine): CommandLine =>
     .option('--purpose <text>', 'What it is for')
     .option('--expires <time>', 'When it ends, like 2027-01-31; never to remove it', (text: string) =>
       text === 'never' ? text : parseEnd(text),
+    )
+    .option(
+      '--redirect-uris <uris>',
+      'Where people who let it act for them return to, separated by commas: it is an OAuth client then',
+      (text: string) => (text === '' ? [] : parseList(text)),
+    )
+    .option(
+      '--client-metadata <uri>',
+      'The address of the metadata with which it presents itself as an OAuth client',
     );
 
 const readOwner = async (administration: ProvisioningAdministration, owner: string): Promise<string> =>
@@ -222,9 +241,13 @@ function defineKeys(group: CommandLine): void {
 }
 
 async function mint(handle: string, options: MintOptions, command: CommandLine): Promise<void> {
-  const { purpose, expires } = options;
+  const { purpose, expires, redirectUris: uris = [], clientMetadata = '' } = options;
   const expiresAt = expires === 'never' ? undefined : expires;
-  const details = { handle, ...displayName(command, options), purpose, expiresAt };
+  const asClient = {
+    redirectUris: uris.length > 0 ? uris : undefined,
+    clientMetadata: clientMetadata || undefined,
+  };
+  const details = { handle, ...displayName(command, options), purpose, expiresAt, ...asClient };
   const key = options.key === undefined ? undefined : readJson(command, options.key);
   await withProvisioning({ create: true }, async (administration) => {
     const { principals } = administration;

@@ -3,9 +3,21 @@ import { createOutbound } from '../core/outbound/request.js';
 import type { createReadPrincipal } from './agents.js';
 import type { IdpContext } from './context.js';
 import { DOCUMENT_REQUESTS } from './oidc/client-assertion.js';
-import type { Directory } from './oidc/directory.js';
+import {
+  asAgent,
+  type Client,
+  clientOfAgent,
+  type Directory,
+  isPublicClient,
+  isSub,
+} from './oidc/directory.js';
 import { clientRegistrationOf, idTokenAlgorithmsOf, uriRulesOf } from './options.js';
-import { documentUriProblem, logoutUriProblem, redirectUriProblem } from './provisioning/client-uris.js';
+import {
+  documentUriProblem,
+  logoutUriProblem,
+  metadataIdProblem,
+  redirectUriProblem,
+} from './provisioning/client-uris.js';
 import type { Clients, EndClient } from './provisioning/clients.js';
 import type { ProvisioningModule } from './provisioning/module.js';
 import type { RegistrationModule } from './registration/module.js';
@@ -40,7 +52,7 @@ export async function openRegistration(
       allowed: values.clientIdMetadataHosts,
       denied: values.clientIdMetadataDeniedHosts ?? [],
     },
-    allowsLoopback: values.loopbackDocuments,
+    idProblem: (text) => metadataIdProblem(text, values.loopbackDocuments),
     rules: {
       redirectUri: (uri) => redirectUriProblem(uri, strict),
       openRedirectUri: (uri) => redirectUriProblem(uri, strict) ?? openProblem(uri, strict),
@@ -62,13 +74,32 @@ const openProblem = (uri: string, { nativeSchemes }: { nativeSchemes: readonly s
 
 const isAddress = (clientId: string): boolean => /^https?:/.test(clientId);
 
+const STOPPED = 'The agent that presents itself with this client metadata document has been stopped.';
+const IMPERSONATED =
+  'The client metadata document of an agent must name private_key_jwt, or https redirect URIs alone: anybody can present a public client that returns to a device.';
+
 /** The principals, and the clients of the operator and those that name themselves, by their identifiers. */
 export function createDirectory(
   { throttle }: IdpContext,
-  { principals, directory, clients, agents }: ProvisioningModule,
+  { principals, directory, clients, agents, addresses }: ProvisioningModule,
   { complete, findPrincipal }: Pick<ReturnType<typeof createReadPrincipal>, 'complete' | 'findPrincipal'>,
   metadataClients: RegistrationModule['metadataClients'],
 ): Directory {
+  /** What metadata says about a client; with the agent that presents itself with it, if there is one. */
+  const withAgent = async (client: Client): Promise<Client | { problem: string }> => {
+    const sub = await addresses.ofMetadata(client.id);
+    if (sub === undefined) return client;
+    const agent = await findPrincipal(sub);
+    if (agent?.clientMetadata !== client.id) return { problem: STOPPED };
+    const isProven = !isPublicClient(client) || client.redirectUris.every((uri) => uri.startsWith('https:'));
+    return isProven ? { ...client, ...asAgent(agent) } : { problem: IMPERSONATED };
+  };
+
+  const findOwn = async (clientId: string): Promise<Client | null> => {
+    const agent = isSub(clientId) ? await findPrincipal(clientId) : null;
+    return agent?.redirectUris ? clientOfAgent(agent) : clients.find(clientId);
+  };
+
   return {
     authenticate: async (...given) => complete(await principals.authenticate(...given)),
     findPrincipal,
@@ -76,13 +107,16 @@ export function createDirectory(
     recordAgentUse: agents.recordUse,
     isDeleted: directory.isDeleted,
     async findClient(clientId) {
-      if (!isAddress(clientId)) return clients.find(clientId);
-      return (await metadataClients?.find(clientId)) ?? null;
+      if (!isAddress(clientId)) return findOwn(clientId);
+      const client = await metadataClients?.find(clientId);
+      const found = client ? await withAgent(client) : null;
+      return found && 'problem' in found ? null : found;
     },
     async resolveClient(clientId, { ip, allowsStale }) {
-      if (!isAddress(clientId)) return clients.find(clientId);
+      if (!isAddress(clientId)) return findOwn(clientId);
       const pay = () => throttle.count(DOCUMENT_REQUESTS, ip);
-      return (await metadataClients?.resolve(clientId, { pay, allowsStale })) ?? null;
+      const client = await metadataClients?.resolve(clientId, { pay, allowsStale });
+      return !client || 'problem' in client ? (client ?? null) : withAgent(client);
     },
     async recordUse(client) {
       if (client.origin === 'dynamic') await clients.recordUse(client);

@@ -2,10 +2,14 @@ import type { Test } from 'tap';
 import type { Clock } from '../../src/core/kernel/clock.js';
 import { createCommit } from '../../src/core/ops/commit.js';
 import type { Store } from '../../src/core/storage/collection.js';
+import { addressCollection, createAddresses } from '../../src/idp/provisioning/addresses.js';
 import { createAgentKeys } from '../../src/idp/provisioning/agent-keys.js';
+import { createAgents } from '../../src/idp/provisioning/agents.js';
 import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { type ClientKey, clientKey } from './client-keys.js';
 import { NO_EFFECT, SILENT_AUDIT } from './effects.js';
+import { grantedIn } from './granted.js';
+import { groupsIn } from './groups.js';
 import { type Credentials, type IdpApp, idpStore } from './idp.js';
 import { COMMAND_SOURCE } from './operator.js';
 
@@ -29,6 +33,18 @@ export function agentKeysIn(store: Store, { clock }: { clock: Clock }) {
     remove: async (sub: string, id: string) => keys.remove(await find(sub), id, COMMAND_SOURCE),
     find,
   };
+}
+
+/** Changes of agents, as `idp agent update` makes them. */
+export function agentsIn(store: Store, { clock, random }: Pick<IdpApp, 'clock' | 'random'>) {
+  const principals = principalCollection(store);
+  const { endSessions, backgroundTasks } = grantedIn(store, { clock, random }, { hasResources: true });
+  return createAgents(principals, {
+    ...{ clock, commit: createCommit(store), audit: SILENT_AUDIT as never, backgroundTasks, endSessions },
+    groups: groupsIn(store, { clock, random }),
+    addresses: createAddresses(principals, addressCollection(store)),
+    uriRules: { allowHttp: true, nativeSchemes: [] },
+  });
 }
 
 /** An agent with a password and a key. */

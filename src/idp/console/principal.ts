@@ -51,6 +51,8 @@ function principalFacts(principal: Shown): DetailRow[] {
     groups,
     keys = [],
     purpose,
+    redirectUris = [],
+    clientMetadata,
     expiresAt,
     lastUsedAt,
   } = principal;
@@ -66,6 +68,8 @@ function principalFacts(principal: Shown): DetailRow[] {
       ? [
           { label: 'Owner', text: principal.ownerName ?? 'the operators' },
           { label: 'Purpose', text: purpose ?? '–' },
+          ...redirectUris.map((text) => ({ label: 'Redirect URI', text, isCode: true })),
+          { label: 'Client metadata', text: clientMetadata ?? null, isCode: true },
           {
             label: 'Registered itself',
             text: principal.mintedAt === undefined ? 'yes: its name is its own claim' : 'no',

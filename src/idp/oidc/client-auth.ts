@@ -30,7 +30,7 @@ export const authenticateClient = (credentials: ClientCredentials, deps: OidcSha
   authenticate(credentials, (id) => findClient(id, credentials.ip, deps.directory), deps);
 
 /** What authenticates as clients do. */
-type Authenticatable = KeyHolder & Pick<Client, 'secretHash' | 'previousSecretHash'>;
+type Authenticatable = KeyHolder & Pick<Client, 'secretHash' | 'previousSecretHash' | 'agent'>;
 
 /** The same for clients and for others that authenticate as they do. */
 export async function authenticate<T extends Authenticatable>(
@@ -43,6 +43,13 @@ export async function authenticate<T extends Authenticatable>(
     return authenticateByKey(credentials, find, deps);
   const { clientId, secret } = readSecret(credentials);
   const client = clientId ? await find(clientId) : null;
+  if (client && client.agent?.id === client.id && secret !== undefined) {
+    const { handle, id } = client.agent;
+    // Failures count by the handle, as at /authorize: the `sub` would be a second name with a second counter.
+    if (await deps.directory.authenticate(handle, secret, credentials, (found) => found.id === id))
+      return client;
+    throw invalidClient();
+  }
   // A public client has no secret to guess, so sending one is not counted as a failed attempt.
   if (client && client.secretHash === undefined) {
     if (secret === undefined && isPublicClient(client)) return client;

@@ -26,7 +26,32 @@ export const isSelfRegistered = ({
 export interface Client extends Omit<ClientDocument, 'origin' | 'createdAt'> {
   /** How it became known, if the operator has not registered it: its name is then its own claim. */
   origin?: 'dynamic' | 'metadata';
+  /** The agent that the client is: people let it act for them, and it gets no token for anything else. */
+  agent?: Principal;
 }
+
+export type AgentClient = Client & { agent: Principal };
+
+export const isAgent = (client: Client): client is AgentClient => client.agent !== undefined;
+
+/** What every client has that is an agent. */
+export const asAgent = (agent: Principal) => ({
+  name: agent.name ?? agent.handle,
+  principalKinds: ['human' as const],
+  strict: true as const,
+  agent,
+});
+
+/** An agent as a client with its `sub`. It is never a public one: without a key, it has its password. */
+export const clientOfAgent = (agent: Principal): AgentClient => ({
+  id: agent.id,
+  redirectUris: agent.redirectUris ?? [],
+  postLogoutRedirectUris: [],
+  jwks: (agent.keys ?? []).map(({ jwk }) => jwk),
+  ...asAgent(agent),
+});
+
+export const isSub = (text: string): boolean => /^u_[0-9a-f]{32}$/.test(text);
 
 /** Whether the client cannot authenticate, because it has neither a secret nor a key. */
 export const isPublicClient = ({

@@ -13,6 +13,10 @@ export type TokenPrefix = 'ac_' | 'at_' | RefreshPrefix;
 /** Of refresh tokens, and of those of a delegation, which are used with a proof of the agent only. */
 export type RefreshPrefix = 'rt_' | 'dt_';
 
+/** What further tokens of a grant come with: a refresh token, unless the client acts for an agent that proves itself besides. */
+export const refreshPrefix = ({ delegation }: Pick<GrantDocument, 'delegation'>): RefreshPrefix =>
+  delegation && !delegation.isClient ? 'dt_' : 'rt_';
+
 export function newGrantToken(prefix: TokenPrefix, grantId: string, random: Random): string {
   return newToken(random, prefix + grantId.slice(GRANT.length));
 }

@@ -3,6 +3,7 @@ import { parseBasic } from '../../core/http/authorization.js';
 import { isSimpleCrossSite } from '../../core/http/browser.js';
 import { requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
+import { isSub } from './directory.js';
 import type { OidcShared } from './shared.js';
 
 /** The endpoints of applications. */
@@ -21,7 +22,8 @@ const MAX_LENGTH = 300;
 const shown = (text: string): string => text.replace(/[\p{C}\p{Z}]+/gu, ' ').slice(0, MAX_LENGTH);
 
 /** Anything else in the field may be a secret that was sent in the wrong place. */
-const isClientId = (text: string): boolean => /^cid_[\w-]+$/.test(text) || /^https?:\/\/[^?#@]+$/.test(text);
+const isClientId = (text: string): boolean =>
+  /^cid_[\w-]+$/.test(text) || isSub(text) || /^https?:\/\/[^?#@]+$/.test(text);
 
 /** Requests of applications that were refused: which one, with which address, and why. Operators look them up. */
 export function createRefusals({ directory, assertions, audit, log }: OidcShared) {

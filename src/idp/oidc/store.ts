@@ -68,6 +68,8 @@ export interface GrantedDelegation {
   agent: string;
   /** `epoch` of the agent. */
   agentEpoch?: number;
+  /** Present if the agent is the client itself. */
+  isClient?: true;
   expiresAt: number;
 }
 

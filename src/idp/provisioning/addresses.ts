@@ -10,7 +10,10 @@ import type { PrincipalCollection, PrincipalDocument } from './store.js';
  * principal, in either spelling of its domain.
  */
 
-/** Reserves an address for one principal, which has it as handle or beside the handle. Handles of earlier versions have none. */
+/**
+ * Reserves an address for one principal, which has it as handle or beside the handle, or for the agent that presents itself with
+ * the metadata there. Handles of earlier versions have none.
+ */
 interface AddressDocument {
   /** In one spelling of its domain. */
   id: string;
@@ -18,7 +21,7 @@ interface AddressDocument {
 }
 
 /** The names that a principal has or is to have. */
-type Names = Pick<PrincipalDocument, 'handle' | 'email'>;
+type Names = Pick<PrincipalDocument, 'handle' | 'email' | 'clientMetadata'>;
 
 export type Addresses = ReturnType<typeof createAddresses>;
 
@@ -50,10 +53,15 @@ function spelledOut(email: string | undefined): string[] {
   return [...new Set(spellingsOf(email.slice(at)))].map((domain) => email.slice(0, at) + domain);
 }
 
-/** What is reserved: a handle that is an address, and the address beside it. */
-const reservedBy = ({ handle, email }: Names): string[] => [
-  ...(mailboxOf(handle) === undefined ? [] : [handle]),
+const besideHandle = ({ email, clientMetadata }: Omit<Names, 'handle'>): string[] => [
   ...spelledOut(email),
+  ...[clientMetadata ?? []].flat(),
+];
+
+/** What is reserved: a handle that is an address, and the addresses beside it. */
+const reservedBy = (names: Names): string[] => [
+  ...(mailboxOf(names.handle) === undefined ? [] : [names.handle]),
+  ...besideHandle(names),
 ];
 
 export function createAddresses(
@@ -73,14 +81,18 @@ export function createAddresses(
     claiming: ({ id: sub, ...names }: Names & { id: string }): Write[] =>
       reservedBy(names).map((id) => addresses.inserting({ id, sub })),
 
-    /** What reserves another address instead, for the commit that changes it. */
-    moving: (sub: string, from: string | undefined, to: string | undefined): Write[] =>
-      from === to
-        ? []
-        : [
-            ...spelledOut(from).map((id) => addresses.deleting({ id, sub })),
-            ...spelledOut(to).map((id) => addresses.inserting({ id, sub })),
-          ],
+    /** What reserves other addresses beside the handle instead, for the commit that changes them. */
+    moving(sub: string, before: Omit<Names, 'handle'>, after: Omit<Names, 'handle'>): Write[] {
+      const [from, to] = [besideHandle(before), besideHandle(after)];
+      return [
+        ...from.filter((id) => !to.includes(id)).map((id) => addresses.deleting({ id, sub })),
+        ...to.filter((id) => !from.includes(id)).map((id) => addresses.inserting({ id, sub })),
+      ];
+    },
+
+    /** The `sub` of the agent for which the address of client metadata is reserved. */
+    ofMetadata: async (uri: string): Promise<string | undefined> =>
+      (await addresses.findOne({ id: uri }))?.sub,
 
     /** What frees the names of a principal that never signed in, for the commit that deletes it. */
     async releasing(sub: string, names: Names): Promise<Write[]> {
@@ -93,7 +105,8 @@ export function createAddresses(
       if (await isTaken(names.handle, sub)) return provisioningErrors.handle_taken();
       for (const spelling of spelledOut(names.email))
         if (await isTaken(spelling, sub)) return provisioningErrors.email_taken();
-      return null;
+      const { clientMetadata } = names;
+      return clientMetadata !== undefined && (await isTaken(clientMetadata, sub)) ? metadataTaken() : null;
     },
 
     /**
@@ -107,3 +120,5 @@ export function createAddresses(
     },
   };
 }
+
+const metadataTaken = () => invalidFields({ path: 'client_metadata', message: 'is that of another agent' });

@@ -21,6 +21,14 @@ export const agentDetails = {
 /** In responses. */
 export const agentFields = {
   ...agentDetails,
+  redirect_uris: Type.Optional(
+    Type.Array(Type.String(), {
+      description: 'Of an agent that is an OAuth client: where people who let it act for them return to.',
+    }),
+  ),
+  client_metadata: Type.Optional(
+    Type.String({ description: 'The address of the metadata with which the agent presents itself.' }),
+  ),
   expires_at: Type.Optional(Timestamp),
   last_used_at: Type.Optional(Timestamp),
   self_registered: Type.Optional(
@@ -28,8 +36,16 @@ export const agentFields = {
   ),
 };
 
-export const agentView = ({ owner, purpose, expiresAt, lastUsedAt, mintedAt }: PrincipalDocument) => ({
+export const agentView = ({
+  owner,
+  purpose,
+  expiresAt,
+  lastUsedAt,
+  mintedAt,
+  ...agent
+}: PrincipalDocument) => ({
   ...defined({ owner, purpose }),
+  ...defined({ redirect_uris: agent.redirectUris, client_metadata: agent.clientMetadata }),
   ...(expiresAt !== undefined && { expires_at: toTimestamp(expiresAt) }),
   ...(lastUsedAt !== undefined && { last_used_at: toTimestamp(lastUsedAt) }),
   self_registered: mintedAt === undefined,

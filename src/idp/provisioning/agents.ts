@@ -10,6 +10,8 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import { allOf, pagesOf } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import type { Groups } from '../groups/service.js';
+import type { Addresses } from './addresses.js';
+import { metadataIdProblem, type UriRules, uriProblems } from './client-uris.js';
 import type { EndSessions, PrincipalCollection, PrincipalDocument } from './store.js';
 
 /** Who answers for agents, what they are for, and when they end. */
@@ -20,6 +22,10 @@ export interface AgentDetails {
   owner?: string | undefined;
   purpose?: string | undefined;
   expiresAt?: number | undefined;
+  /** Where people who let it act for them return to. */
+  redirectUris?: string[] | undefined;
+  /** The address of its client metadata; no other agent has it. */
+  clientMetadata?: string | undefined;
 }
 
 /** A null removes the value. */
@@ -31,22 +37,30 @@ export const UNUSED_LIFETIME_MS = 30 * DAY;
 /** How precisely the last use is known. */
 const USE_PRECISION_MS = HOUR;
 
-const FIELDS = ['owner', 'purpose', 'expiresAt'] as const;
+const FIELDS = ['owner', 'purpose', 'expiresAt', 'redirectUris', 'clientMetadata'] as const;
 
 const fieldsOf = (agent: Pick<PrincipalDocument, (typeof FIELDS)[number]>) =>
-  Object.fromEntries(FIELDS.map((name) => [name, agent[name]]));
+  Object.fromEntries(FIELDS.map((name) => [name, [agent[name]].flat().join(' ') || undefined]));
+
+/** Whether something ends with which the agent has presented itself as a client. */
+const endsAsClient = (before: PrincipalDocument, after: PrincipalDocument): boolean =>
+  (before.redirectUris !== undefined && after.redirectUris === undefined) ||
+  (before.clientMetadata !== undefined && before.clientMetadata !== after.clientMetadata);
 
 export function createAgents(
   principals: PrincipalCollection,
   deps: Pick<ModuleContext, 'commit' | 'audit' | 'clock' | 'backgroundTasks'> & {
     endSessions: EndSessions;
     groups: Pick<Groups, 'has'>;
+    addresses: Pick<Addresses, 'conflict' | 'moving'>;
+    uriRules: UriRules;
   },
 ) {
-  const { commit, audit, clock, backgroundTasks, endSessions, groups } = deps;
+  const { commit, audit, clock, backgroundTasks, endSessions, groups, addresses, uriRules } = deps;
 
   /** @throws VALIDATION_ERROR naming every problem */
-  const validate = async ({ owner, purpose, expiresAt }: AgentChange): Promise<void> => {
+  const validate = async (change: AgentChange): Promise<void> => {
+    const { owner, purpose, expiresAt, redirectUris, clientMetadata } = change;
     const problems: ErrorDetail[] = [];
     if (typeof owner === 'string' && !(await isOwner(owner)))
       problems.push({ path: 'owner', message: 'is no active person and no group' });
@@ -54,6 +68,10 @@ export function createAgents(
       problems.push({ path: 'purpose', message: mustBe(DisplayName, purpose) });
     if (typeof expiresAt === 'number' && !(expiresAt > clock.now()))
       problems.push({ path: 'expires', message: 'must be a time in the future' });
+    problems.push(...uriProblems('redirect_uris', redirectUris ?? [], uriRules));
+    // The server decides by its own options whether it reads documents of this machine.
+    const problem = clientMetadata ? metadataIdProblem(clientMetadata, uriRules.allowHttp) : null;
+    if (problem !== null) problems.push({ path: 'client_metadata', message: problem });
     if (problems.length > 0) throw invalidFields(...problems);
   };
 
@@ -85,17 +103,26 @@ export function createAgents(
         const set = Object.fromEntries(
           FIELDS.flatMap((name) => (change[name] ? [[name, change[name]]] : [])),
         );
+        const { handle, state, epoch, clientMetadata } = found;
         const changing = {
           set: { ...set, updatedAt: clock.now() },
           unset: FIELDS.filter((name) => change[name] === null),
         };
         const result = applyChange(found, changing);
         const detail = changeDetail(fieldsOf(found), fieldsOf(result));
+        const conflict = await addresses.conflict({ ...result, handle }, sub);
+        if (conflict) throw conflict;
+        const isEnding = endsAsClient(found, result);
+        const current = { id: sub, kind: 'agent', state, clientMetadata: clientMetadata ?? null } as const;
         const parts = [
-          principals.changing({ id: sub, kind: 'agent', state: found.state }, changing),
+          isEnding
+            ? principals.changing({ ...current, epoch: epoch ?? null }, { ...changing, inc: { epoch: 1 } })
+            : principals.changing(current, changing),
+          ...addresses.moving(sub, found, result),
+          isEnding ? await endSessions(found) : undefined,
           audit.entry({ event: 'agent.changed', subject: sub, ...actorOf(source), detail }),
         ];
-        return { parts, result };
+        return { parts, result, repeatIfTaken: true };
       }),
 
     /** Ends the tokens of the agents for which a person answers, after the commit with which that person leaves. */

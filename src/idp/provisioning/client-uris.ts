@@ -30,6 +30,23 @@ export function documentUriProblem(uri: string): string | null {
   return isReadable ? null : 'must be an https address, like https://app.example.com/jwks.json';
 }
 
+const MAX_ID_LENGTH = 512;
+
+/**
+ * Why an address of a metadata document is no identifier of a client, as the end of a sentence, or `null`. It is written as the URL parser writes it, so that
+ * two texts are never one address.
+ */
+export function metadataIdProblem(text: string, allowsLoopback: boolean): string | null {
+  if (text.length > MAX_ID_LENGTH) return `is longer than ${MAX_ID_LENGTH} characters`;
+  if (!/^https?:\/\/[\x21-\x7e]+$/.test(text) || !URL.canParse(text)) return 'is no https address';
+  if (/[?#\\]/.test(text)) return 'has a query or a fragment';
+  const url = new URL(text);
+  if (url.protocol !== 'https:' && !(allowsLoopback && isLoopback(url.hostname))) return 'is not https';
+  if (url.username || url.password) return 'contains a user name or password';
+  if (url.href !== text || url.hostname.endsWith('.')) return `is not written as ${url.href}`;
+  return url.pathname === '/' ? 'has no path' : null;
+}
+
 /** The rules of redirect URIs for the web: the provider itself calls it. */
 export const logoutUriProblem = (uri: string, rules: UriRules): string | null =>
   /^https?:/i.test(uri)

@@ -105,7 +105,7 @@ export function createDirectory(principals: PrincipalCollection, deps: Directory
         set: { state: 'deleted', updatedAt: clock.now() },
         unset: [
           ...(['name', 'email', 'metadata', 'passwordHash', 'secretHash', 'keys'] as const),
-          ...(['owner', 'purpose', 'expiresAt', 'lastUsedAt'] as const),
+          ...(['owner', 'purpose', 'redirectUris', 'clientMetadata', 'expiresAt', 'lastUsedAt'] as const),
           ...ENDING_FIELDS,
         ],
         inc: { epoch: 1 },
@@ -116,7 +116,7 @@ export function createDirectory(principals: PrincipalCollection, deps: Directory
         groups.leaving(sub),
         permissions.leaving(sub),
       ]);
-      const freed = addresses.moving(sub, found.email, undefined);
+      const freed = addresses.moving(sub, found, {});
       return { parts: [...parts, ...endings.flat(), ...freed], result: true };
     });
 
@@ -255,7 +255,7 @@ export function createDirectory(principals: PrincipalCollection, deps: Directory
           : change;
         const parts = [
           principals.changing({ id: sub, state, email: before ?? null }, write),
-          ...addresses.moving(sub, before, email),
+          ...addresses.moving(sub, found, { ...(email && { email }) }),
           ...(state === 'active' ? [link?.mail, mails?.emailChanged(found, changed, source)] : []),
           // Not the address itself, which the audit would keep.
           audit.entry({ event: 'principal.email_changed', subject: sub, ...actorOf(source) }),

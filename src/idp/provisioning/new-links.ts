@@ -161,7 +161,7 @@ export function createNewLinks(principals: PrincipalCollection, deps: NewLinkDep
         ...(found
           ? [
               principals.changing({ id, state: 'invited', email: found.email ?? null }, invitation),
-              ...addresses.moving(id, found.email, principal.email),
+              ...addresses.moving(id, found, principal),
             ]
           : [principals.inserting(principal), ...addresses.claiming(principal)]),
         ...(await groups.joining(joined, principal, source)),

@@ -112,7 +112,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       if (conflict ?? error) throw conflict ?? error;
     };
     // An address may be the handle of a principal of an earlier version, which has reserved nothing.
-    if (principal.email !== undefined) await refuseTaken();
+    if (principal.email !== undefined || principal.clientMetadata !== undefined) await refuseTaken();
     const parts = [principals.inserting(principal), ...effects, ...addresses.claiming(principal)];
     await commit(parts).catch((error: unknown) => {
       if (error instanceof UniqueViolation) return refuseTaken(error);
@@ -122,13 +122,14 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
   };
 
   const insertAgent = async (
-    { handle, name, owner, purpose, expiresAt }: NewAgent,
+    { handle, name, ...given }: NewAgent,
     credentials: Pick<PrincipalDocument, 'secretHash' | 'keys'>,
     source: RequestSource,
     isVouched: boolean,
   ): Promise<PrincipalDocument> => {
     const canonical = canonicalHandle(handle);
-    const details = defined({ owner, purpose, expiresAt });
+    const { owner, purpose, expiresAt, redirectUris, clientMetadata } = given;
+    const details = defined({ owner, purpose, expiresAt, redirectUris, clientMetadata });
     await agents.validate(details);
     await throttle.count(CREATIONS, source.ip);
     const now = clock.now();
@@ -136,7 +137,8 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       { handle: canonical, name },
       { kind: 'agent', ...credentials, ...details, mintedAt: now, ...(isVouched && { vouchedAt: now }) },
     );
-    const detail = credentials.keys?.map(({ id }) => id).join();
+    const presented = [...(redirectUris ?? []), ...[clientMetadata ?? []].flat()];
+    const detail = [...(credentials.keys ?? []).map(({ id }) => id), ...presented].join(' ');
     const record = {
       event: 'agent.minted',
       subject: agent.id,

@@ -46,7 +46,7 @@ export function createProvisioningServices(context: ModuleContext, options: Prov
   const { issuer, isSignupOpen, mails, adminToken, inviteToken = adminToken } = options;
   const collection = principalCollection(store);
   const addresses = createAddresses(collection, addressCollection(store));
-  const agents = createAgents(collection, { ...context, ...options });
+  const agents = createAgents(collection, { ...context, ...options, addresses });
   const shared = { ...context, ...options, addresses, agents };
   const principals = createPrincipals(collection, shared);
   const { authenticate } = principals;
@@ -56,6 +56,7 @@ export function createProvisioningServices(context: ModuleContext, options: Prov
     issuer,
     clock: context.clock,
     agents,
+    addresses,
     isSignupOpen,
     principals,
     links: createLinks(collection, { ...shared, clients, firstOperator }),

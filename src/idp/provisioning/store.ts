@@ -71,6 +71,10 @@ export interface PrincipalDocument {
   owner?: string;
   /** What the agent is for, in the words of its creator. */
   purpose?: string;
+  /** Where people who let the agent act for them return to: the agent is a client then. Only commands on the host set these. */
+  redirectUris?: string[];
+  /** The address of the metadata with which the agent presents itself as a client. */
+  clientMetadata?: string;
   /** When the agent ends. An agent that registered itself has it, and moves it with each use. */
   expiresAt?: number;
   /** When the agent last got a code or a token, with a precision of an hour. */
@@ -171,7 +175,7 @@ export function principalCollection(store: Store): PrincipalCollection {
       ['email'],
       ['owner'],
     ],
-    fields: ['linkHash', 'mailedLinkHash', 'verifyHash', 'operatorLinkHash'],
+    fields: ['linkHash', 'mailedLinkHash', 'verifyHash', 'operatorLinkHash', 'clientMetadata'],
     numbers: [
       ...([
         'createdAt',

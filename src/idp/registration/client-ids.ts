@@ -1,4 +1,3 @@
-import { isLoopback } from '../../core/config/public-url.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
 import type { CommitParts } from '../../core/ops/commit.js';
@@ -36,14 +35,12 @@ export interface MetadataClientDependencies {
   documents: Documents;
   hosts: HostPolicy;
   rules: AddressRules;
-  /** Whether this machine may publish documents, without TLS. */
-  allowsLoopback: boolean;
+  /** Why an address is no identifier of a client, as the end of a sentence, or `null`. */
+  idProblem(text: string): string | null;
   endClient: EndClient;
   commit: CommitParts;
   audit: Pick<Audit, 'entry'>;
 }
-
-const MAX_LENGTH = 512;
 
 const METHODS = { methods: ['none', 'private_key_jwt'], defaultMethod: 'none' } as const;
 
@@ -55,7 +52,7 @@ export function createMetadataClients({
   documents,
   hosts,
   rules,
-  allowsLoopback,
+  idProblem,
   endClient,
   commit,
   audit,
@@ -96,7 +93,7 @@ export function createMetadataClients({
     };
   };
 
-  const isClient = (clientId: string) => isMetadataId(clientId, allowsLoopback);
+  const isClient = (clientId: string) => idProblem(clientId) === null;
   const isAllowed = (clientId: string) => isAllowedHost(new URL(clientId).hostname, hosts);
 
   return {
@@ -115,7 +112,7 @@ export function createMetadataClients({
       clientId: string,
       options: { pay(): Promise<void>; allowsStale: boolean },
     ): Promise<MetadataClient | { problem: string } | null> {
-      const problem = metadataIdProblem(clientId, allowsLoopback);
+      const problem = idProblem(clientId);
       if (problem !== null) return { problem: `The address of the client metadata document ${problem}.` };
       if (!isAllowed(clientId)) return { problem: REFUSED };
       if ((await documents.find(clientId))?.blockedAt !== undefined) return { problem: BLOCKED };
@@ -167,25 +164,6 @@ export function createMetadataClients({
       return committed ? listedOf(changed) : null;
     },
   };
-}
-
-/** Whether the text may be the address of a metadata document. */
-export const isMetadataId = (text: string, allowsLoopback: boolean): boolean =>
-  metadataIdProblem(text, allowsLoopback) === null;
-
-/**
- * Why an address is no identifier of a client, as the end of a sentence, or `null`. It is written as the URL parser writes it, so that
- * two texts are never one address.
- */
-function metadataIdProblem(text: string, allowsLoopback: boolean): string | null {
-  if (text.length > MAX_LENGTH) return `is longer than ${MAX_LENGTH} characters`;
-  if (!/^https?:\/\/[\x21-\x7e]+$/.test(text) || !URL.canParse(text)) return 'is no https address';
-  if (/[?#\\]/.test(text)) return 'has a query or a fragment';
-  const url = new URL(text);
-  if (url.protocol !== 'https:' && !(allowsLoopback && isLoopback(url.hostname))) return 'is not https';
-  if (url.username || url.password) return 'contains a user name or password';
-  if (url.href !== text || url.hostname.endsWith('.')) return `is not written as ${url.href}`;
-  return url.pathname === '/' ? 'has no path' : null;
 }
 
 function listedOf({ id, uri, text, usedAt, lastUsedAt, blockedAt }: DocumentCopy): ListedClient {

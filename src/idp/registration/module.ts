@@ -3,7 +3,7 @@ import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { Documents } from '../../core/outbound/documents.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Clients, EndClient } from '../provisioning/clients.js';
-import { createMetadataClients } from './client-ids.js';
+import { createMetadataClients, type MetadataClientDependencies } from './client-ids.js';
 import type { HostPolicy } from './hosts.js';
 import type { AddressRules } from './metadata.js';
 import { registrationGuard, registrationPlugin } from './plugin.js';
@@ -20,7 +20,7 @@ export interface RegistrationModuleOptions {
   /** Whether public clients register without a token. */
   isOpen: boolean;
   hosts: HostPolicy;
-  allowsLoopback: boolean;
+  idProblem: MetadataClientDependencies['idProblem'];
   rules: AddressRules;
   documents: Documents;
   createClient: Clients['create'];

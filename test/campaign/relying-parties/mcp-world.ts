@@ -66,7 +66,10 @@ export async function startMcpWorld(t: Test): Promise<McpWorld> {
   writeFileSync(join(cwd, 'jwk.json'), JSON.stringify(key.jwk));
   const { sub } = await idp('agent', 'mint', 'keeper@agents.example', '--key', 'jwk.json');
   const agent = await idp('agent', 'mint', 'scout@agents.example');
-  for (const name of ['keeper', 'scout']) await idp('agent', 'allow', `${name}@agents.example`, resource);
+  for (const name of ['keeper', 'scout']) {
+    await idp('agent', 'allow', `${name}@agents.example`, resource);
+    await idp('agent', 'update', `${name}@agents.example`, '--redirect-uris', CALLBACK);
+  }
   await invite(issuer.replace(/\/$/, ''), (await idp('invite', PERSON.handle)).invite_url);
   return {
     ...{ issuer, resource, idp, agent, keeper: { sub, key } },

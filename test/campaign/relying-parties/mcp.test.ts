@@ -128,6 +128,31 @@ for (const [name, library] of Object.entries(LIBRARIES)) {
     t.match(memory.kept.client.client_id, /^cid_/);
   });
 
+  t.test(`${name} connects an agent, which acts for the person under its own name`, async (t) => {
+    const { sub, password } = agent;
+    const { kept, provider } = createMemory();
+    kept.client = { client_id: sub, client_secret: password, issuer };
+    const first = await open(provider);
+    await t.rejects(first.connect(), /Unauthorized/);
+    const { callback, pages } = await world.approve(kept.url.href);
+    t.match(pages, /scout@agents\.example[^.]*a program, asks to act for you/);
+    await (library === v2
+      ? first.transport.finishAuth(callback.searchParams)
+      : first.transport.finishAuth(callback.searchParams.get('code')));
+    const known = { kind: 'human', subject: /^u_/, actors: [sub], client: sub, scopes: ['notes:read'] };
+    const connect = async () => {
+      const next = await open(provider);
+      await next.connect();
+      t.match(await next.call('whoami'), known);
+      await next.client.close();
+    };
+    await connect();
+    // As if it had expired: the library refreshes it.
+    kept.tokens = { ...kept.tokens, access_token: 'expired' };
+    await connect();
+    t.not(kept.tokens.access_token, 'expired');
+  });
+
   t.test(`${name} connects with client credentials and a secret`, async (t) => {
     const { ClientCredentialsProvider } = library;
     const { sub: clientId, password: clientSecret } = agent;

@@ -12,6 +12,31 @@ export default [
     tests: [['idp/oidc/resources', 'without a scope, a resource gives those that are not sensitive']],
   },
   {
+    name: 'a token of a client works for the agent that has its metadata later', file: 'idp/oidc/tokens/issuance.ts', in: 'findAllowedOwner',
+    replace: "if (client.agent?.id !== (isClient ? agent : undefined)) return null;", by: '',
+    tests: [['idp/oidc/agent-clients', 'public metadata must return to the web, and is no agent without its link']],
+  },
+  {
+    name: 'an agent as a client gets a token without a delegation', file: 'idp/oidc/authorize/request.ts', in: 'readDelegation',
+    replace: 'isAsked || client.agent', by: 'isAsked',
+    tests: [['idp/oidc/agent-clients', 'an ordinary sign-in of a person lets the agent act for the person']],
+  },
+  {
+    name: 'an agent asks for another one', file: 'idp/oidc/delegations/request.ts', in: 'findDelegationRequest',
+    replace: 'client.agent && actor !== client.agent.id', by: 'false',
+    tests: [['idp/oidc/agent-clients', 'requests of an agent that are not complete are refused']],
+  },
+  {
+    name: 'anybody presents a public agent that returns to a device', file: 'idp/registration.ts', in: 'createDirectory',
+    replace: "!isPublicClient(client) || client.redirectUris.every((uri) => uri.startsWith('https:'))", by: 'true',
+    tests: [['idp/oidc/agent-clients', 'public metadata must return to the web, and is no agent without its link']],
+  },
+  {
+    name: 'a stopped agent is an ordinary client', file: 'idp/registration.ts', in: 'createDirectory',
+    replace: 'if (agent?.clientMetadata !== client.id) return { problem: STOPPED };', by: 'if (agent?.clientMetadata !== client.id) return client;',
+    tests: [['idp/oidc/agent-clients', 'public metadata must return to the web, and is no agent without its link']],
+  },
+  {
     name: 'scopes of several resources name one of them', file: 'idp/oidc/resources.ts', in: 'impliedBy',
     replace: 'owner && others.length === 0', by: 'owner',
     tests: [['idp/oidc/resources', 'the scopes of one resource name it']],

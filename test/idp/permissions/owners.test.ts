@@ -1,13 +1,9 @@
 import { setImmediate } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { createBackgroundTasks } from '../../../src/core/ops/background-tasks.js';
-import { createCommit } from '../../../src/core/ops/commit.js';
-import { createAgents } from '../../../src/idp/provisioning/agents.js';
-import { principalCollection } from '../../../src/idp/provisioning/store.js';
+import { agentsIn } from '../../kit/agent-keys.js';
 import { basic, PASSWORD } from '../../kit/app.js';
 import { signInAt } from '../../kit/delegations.js';
-import { NO_EFFECT, SILENT_AUDIT } from '../../kit/effects.js';
-import { addGroups, groupsIn } from '../../kit/groups.js';
+import { addGroups } from '../../kit/groups.js';
 import { idpApp, idpStore, search } from '../../kit/idp.js';
 import { COMMAND_SOURCE } from '../../kit/operator.js';
 import { addResource, FILES, introspect } from '../../kit/resources.js';
@@ -86,12 +82,7 @@ t.test('an agent ends at its time, and the time can be moved', async (t) => {
   const end = new Date(idp.clock.now() + DAY).toISOString();
   const agent = await mint({ expires_at: end });
   const client = await idp.createClient();
-  const store = await idpStore(t, idp);
-  const agents = createAgents(principalCollection(store), {
-    ...{ clock: idp.clock, commit: createCommit(store), audit: SILENT_AUDIT as never },
-    ...{ endSessions: async () => NO_EFFECT, groups: groupsIn(store, idp) },
-    backgroundTasks: createBackgroundTasks({ error: () => undefined }),
-  });
+  const agents = agentsIn(await idpStore(t, idp), idp);
   t.match(await get(agent.sub), { expires_at: end });
   t.equal((await ask(agent)).status, 200);
   t.equal((await get(agent.sub)).last_used_at, new Date(idp.clock.now()).toISOString());

@@ -5,7 +5,7 @@ import { setupCollection } from '../../../src/idp/provisioning/first-operator.js
 import { type PrincipalDocument, principalCollection } from '../../../src/idp/provisioning/store.js';
 import { factorCollection } from '../../../src/shared/factors/store.js';
 import { passkeyCollection } from '../../../src/shared/passkeys/store.js';
-import { agentWithKey } from '../../kit/agent-keys.js';
+import { agentsIn, agentWithKey } from '../../kit/agent-keys.js';
 import { basic, PASSWORD } from '../../kit/app.js';
 import { asserted, assertion, clientKey } from '../../kit/client-keys.js';
 import { delegationWorld } from '../../kit/delegations.js';
@@ -21,14 +21,14 @@ import {
   idpStore,
 } from '../../kit/idp.js';
 import { mailSink } from '../../kit/mail.js';
-import { enterConsole, makeOperator } from '../../kit/operator.js';
+import { COMMAND_SOURCE, enterConsole, makeOperator } from '../../kit/operator.js';
 import { addResource, FILES } from '../../kit/resources.js';
 import { RESET, readMails } from '../../saas/auth/kit.js';
 import { linkOf } from './kit.js';
 
 /**
  * The promise: the holder of IDP_ADMIN_TOKEN alone cannot sign in as any existing principal, choose or learn an
- * existing password, add or remove a key of an agent, set up or remove a second factor or a passkey, change a kind, reuse a handle, bring an agent through the form or a reset, let an agent act for a person, become an operator,
+ * existing password, add or remove a key of an agent, make an agent a client or change where people return to, set up or remove a second factor or a passkey, change a kind, reuse a handle, bring an agent through the form or a reset, let an agent act for a person, become an operator,
  * open the console or create the link of the first operator. With IDP_INVITE_TOKEN set they create no human either.
  */
 
@@ -95,6 +95,8 @@ async function everythingTheTokenDoes(idp: IdpApp, victims: Partial<Victims>) {
     { handle: 'thief@evil.test', email: handle },
     { handle, days: 30 },
     { handle, key: STOLEN.jwk, keys: [STOLEN.jwk], jwks: { keys: [STOLEN.jwk] } },
+    { handle, redirect_uris: ['https://evil.test/cb'], redirectUris: ['https://evil.test/cb'] },
+    { handle, client_metadata: 'https://evil.test/c', clientMetadata: 'https://evil.test/c' },
   ];
   for (const { handle, sub } of Object.values(victims)) {
     for (const body of bodies(handle, sub)) {
@@ -114,6 +116,10 @@ async function everythingTheTokenDoes(idp: IdpApp, victims: Partial<Victims>) {
       for (const method of ['PUT', 'POST', 'DELETE'])
         answers.push(await idp.admin(method, `/v1/agents/${sub}/${verb}`, STOLEN.jwk));
     }
+    for (const field of ['redirect_uris', 'client_metadata'])
+      for (const method of ['PUT', 'PATCH', 'POST'])
+        for (const path of [`/v1/agents/${sub}`, `/v1/principals/${sub}`, `/v1/agents/${sub}/client`])
+          answers.push(await idp.admin(method, path, { [field]: 'https://evil.test/c' }));
     for (const email of ['thief@evil.test', ''])
       answers.push(await idp.admin('PATCH', `/v1/principals/${sub}`, { email }));
     answers.push(await idp.admin('DELETE', `/v1/invites/${sub}`));
@@ -225,6 +231,36 @@ t.test('an agent that a stolen admin token creates has no key, and no key of the
     };
     t.equal((await idp.request('POST', '/token', { form })).status, 401);
   }
+});
+
+t.test('a stolen token makes no agent a client, and changes none that is one', async (t) => {
+  const { idp, victims, client } = await before(t, { inviteToken: INVITE_TOKEN });
+  await addResource(t, idp);
+  const agents = agentsIn(await idpStore(t, idp), idp);
+  const { keyed } = victims;
+  await agents.change(keyed.sub, { redirectUris: [client.redirectUri] }, COMMAND_SOURCE);
+  const evil = ['https://evil.test/cb'];
+  const mine = { handle: 'mine@example.test', redirect_uris: evil, client_metadata: 'https://evil.test/c' };
+  t.match(await idp.admin('POST', '/v1/agents', mine), { status: 400 });
+  const { sub } = (await idp.admin('POST', '/v1/agents', { handle: 'mine@example.test' })).body;
+  const request = { resource: FILES, scope: 'files:read' };
+  for (const token of [ADMIN_TOKEN, INVITE_TOKEN])
+    for (const one of [sub, keyed.sub])
+      for (const [method, path] of [
+        ['PATCH', `/v1/principals/${one}`],
+        ['PATCH', `/v1/agents/${one}`],
+        ['POST', '/v1/clients'],
+      ] as const) {
+        const body = { client_id: one, name: 'Mine', redirect_uris: evil, redirectUris: evil, metadata: {} };
+        await idp.request(method, path, { token, body });
+        const landed = await idp.authorize({ id: one, redirectUri: evil[0] ?? '' }, undefined, request);
+        t.equal(landed.status, 400, `${method} ${path}`);
+      }
+  t.match((await idp.admin('GET', `/v1/principals/${keyed.sub}`)).body.redirect_uris, [client.redirectUri]);
+  // Its thief can disable it, and that ends what it is.
+  await idp.admin('POST', `/v1/principals/${keyed.sub}/disable`);
+  const known = { id: keyed.sub, redirectUri: client.redirectUri };
+  t.equal((await idp.authorize(known, undefined, request)).status, 400);
 });
 
 t.test('a client created with a stolen token is not trusted, and no client can be changed', async (t) => {

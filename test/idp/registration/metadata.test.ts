@@ -3,7 +3,7 @@ import { revocationKey } from '../../../src/core/http/revocation-list.js';
 import { DAY, HOUR, MINUTE } from '../../../src/core/kernel/clock.js';
 import { createDocuments, documentCollection } from '../../../src/core/outbound/documents.js';
 import { revocationCollection } from '../../../src/idp/oidc/revocations/service.js';
-import { isMetadataId } from '../../../src/idp/registration/client-ids.js';
+import { metadataIdProblem } from '../../../src/idp/provisioning/client-uris.js';
 import { auditOf } from '../../kit/app.js';
 import { asserted, assertion, clientKey, type DocumentHost, documentHost } from '../../kit/client-keys.js';
 import {
@@ -233,7 +233,7 @@ t.test('only canonical https addresses with a path are identifiers', async (t) =
     'https://app.example:8443/a/b.json',
     'https://xn--bcher-kva.example/c',
   ];
-  for (const id of good) t.ok(isMetadataId(id, false), id);
+  for (const id of good) t.equal(metadataIdProblem(id, false), null, id);
   for (const id of [
     ...words(`
       https://app.example https://app.example/ http://app.example/c http://127.0.0.1/c https://u@app.example/c
@@ -243,8 +243,8 @@ t.test('only canonical https addresses with a path are identifiers', async (t) =
       https://app.example/${'x'.repeat(500)} https://127.1/c`),
     ...['https://app.example/\tc', ' https://app.example/c', ''],
   ])
-    t.notOk(isMetadataId(id, false), id);
-  t.ok(isMetadataId('http://127.0.0.1:5000/c', true));
+    t.ok(metadataIdProblem(id, false), id);
+  t.equal(metadataIdProblem('http://127.0.0.1:5000/c', true), null);
 });
 
 t.test('a document that breaks a rule is refused, and nothing is issued', async (t) => {

@@ -256,9 +256,9 @@ function returnsToOf(redirectUri: string): string {
   return isWebUri(redirectUri) ? host : protocol;
 }
 
-/** What the page says about a client that the operator has not registered. */
-function claimsOfClient({ id, origin, unused }: Client, redirectUri: string): Record<string, unknown> {
-  if (origin === undefined) return {};
+/** What the page says about a client that the operator has not registered, as it has the metadata of an agent. */
+function claimsOfClient({ id, origin, unused, agent }: Client, redirectUri: string): Record<string, unknown> {
+  if (origin === undefined || agent) return {};
   return {
     isUnverified: true,
     // The whole host, however long: it is all that identifies the client.

@@ -83,24 +83,25 @@ export async function validateAuthorizationRequest(
     scope: grantedScope(scope, targets, offered, client),
     targets,
   };
-  const delegation = await readDelegation(parameters, targets, deps);
+  const delegation = await readDelegation(parameters, targets, client, deps);
   if (delegation && 'error' in delegation)
     return { error: { client, redirectUri, parameters, violation: delegation } };
-  const request = delegation ? { ...shared, scope: '', delegation } : shared;
+  const request = delegation ? { ...shared, scope: '', targets: [delegation.target], delegation } : shared;
   if (idToken === undefined) return { request };
   const hint = await deps.readHint(idToken);
   if (!hint) return { error: { client, redirectUri, parameters, violation: FOREIGN_HINT } };
   return { request: { ...request, hintedSub: hint.sub } };
 }
 
-/** As `resource`, the parameter is ignored while there is no resource. */
+/** As `resource`, the parameter is ignored while there is no resource. A client that is an agent asks for nothing else. */
 async function readDelegation(
   parameters: Parameters,
   targets: readonly Target[],
+  client: Client,
   { directory, resources }: OidcShared,
 ): Promise<DelegationRequest | RuleViolation | null> {
-  if (parameters['requested_actor'] === undefined || !(await resources.hasAny())) return null;
-  return findDelegationRequest(parameters, targets, directory);
+  const isAsked = parameters['requested_actor'] !== undefined && (await resources.hasAny());
+  return isAsked || client.agent ? findDelegationRequest(parameters, targets, client, directory) : null;
 }
 
 /**

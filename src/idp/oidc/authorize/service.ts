@@ -118,7 +118,13 @@ export function createAuthorization(
     const permission = { person, agent, resource: resource.identifier, scopes, clientId: client.id, txn };
     const given = await deps.delegations.give({ ...permission, maxDepth, lifetimeMs }, ip);
     const { id, agentEpoch, expiresAt } = given;
-    return { id, agent: agent.id, ...(agentEpoch !== undefined && { agentEpoch }), expiresAt };
+    return {
+      id,
+      agent: agent.id,
+      ...(agentEpoch !== undefined && { agentEpoch }),
+      ...(client.agent && { isClient: true as const }),
+      expiresAt,
+    };
   };
 
   const withPushed = (validated: ValidationResult, pushed: PushedRequest | undefined): ValidationResult =>

@@ -40,20 +40,24 @@ export async function proveActor(
   }
   const subject = type === JWT ? deps.assertions.subjectOf(token) : undefined;
   const agent = subject === undefined ? null : await findAgent(subject, deps.directory);
-  if (!agent) throw unproven();
+  if (!agent?.jwks?.length) throw unproven();
   // First, so that a request that is repeated with a nonce has not used up the assertion.
   await prove?.();
   if ((await deps.assertions.verify(agent, token, ip)) !== null) throw unproven();
-  return agent.principal;
+  return agent.agent;
 }
 
-/** The same for the agent that the delegation of a grant is for. @throws invalid_request, invalid_grant */
+/**
+ * The same for the agent that the delegation of a grant is for. An agent that is the client has authenticated instead.
+ * @throws invalid_request, invalid_grant
+ */
 export async function proveDelegate(
   { delegation, resources: [granted] = [], clientId }: GrantDocument,
   request: TokenRequest,
   deps: OidcShared,
 ): Promise<void> {
   if (!delegation || !granted) throw unproven();
+  if (delegation.isClient) return;
   const agent = await proveActor(request, { resource: granted.resource, clientId }, deps);
   if (agent.id !== delegation.agent) throw unproven();
 }

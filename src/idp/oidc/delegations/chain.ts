@@ -5,7 +5,6 @@ import type { Client, Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { algorithmsOf, namesIn } from '../resources.js';
 import type { OidcShared } from '../shared.js';
-import type { AgentClient } from '../tokens/agents.js';
 import { findAccessTokenFor } from '../tokens/introspection.js';
 import type { TokenResponse } from '../tokens/issuance.js';
 import { type AccessTokenClaims, type ActorClaim, actorClaim, TYPE } from '../tokens/jwt-access-token.js';
@@ -26,7 +25,7 @@ const refuse = (message: string) => oidcErrors.invalid_grant({ message });
 
 /** @throws invalid_request, invalid_grant, invalid_scope, invalid_target, unauthorized_client */
 export async function chainDelegation(
-  client: Client | AgentClient,
+  client: Client,
   subjectToken: string,
   request: TokenRequest,
   deps: OidcShared,

@@ -1,14 +1,11 @@
 import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { OidcShared } from '../shared.js';
-import type { GrantDocument } from '../store.js';
-import { type AgentClient, isAgent } from '../tokens/agents.js';
 import type { TokenResponse } from '../tokens/issuance.js';
 import { refreshTokens } from '../tokens/refresh.js';
 import type { TokenRequest } from '../tokens/request.js';
-import { ACCESS_TOKEN, JWT, proveDelegate } from './actor.js';
+import { ACCESS_TOKEN, JWT } from './actor.js';
 import { chainDelegation } from './chain.js';
-import { traceOf } from './store.js';
 
 /** Token exchange (RFC 8693): access tokens with which an agent acts for a person. */
 
@@ -17,7 +14,7 @@ export const DELEGATION_TOKEN = 'urn:saas-backend:token-type:delegation';
 
 /** @throws invalid_request, invalid_grant, invalid_scope, invalid_target, unauthorized_client */
 export async function exchangeTokens(
-  client: Client | AgentClient,
+  client: Client,
   request: TokenRequest,
   deps: OidcShared,
 ): Promise<TokenResponse> {
@@ -38,32 +35,9 @@ export async function exchangeTokens(
     throw oidcErrors.invalid_request({
       message: `subject_token_type must be ${DELEGATION_TOKEN}, ${ACCESS_TOKEN} or ${JWT}.`,
     });
-  if (isAgent(client))
+  if (client.agent)
     throw oidcErrors.unauthorized_client({
       message: 'The token of a delegation is used by the client that it was issued to.',
     });
-  return { ...(await exchangeDelegationToken(client, token, request, deps)), ...issued };
-}
-
-/** The token of a delegation rotates as refresh tokens do, with the same answer to a repetition. */
-async function exchangeDelegationToken(
-  client: Client,
-  token: string,
-  request: TokenRequest,
-  deps: OidcShared,
-): Promise<TokenResponse> {
-  let proven: Promise<void> | undefined;
-  const accept = async (grant: GrantDocument) => {
-    // An assertion works once, and a race makes the exchange read the grant again.
-    proven ??= proveDelegate(grant, request, deps);
-    await proven;
-    const { id: txn, sub: subject, delegation } = grant;
-    if (!delegation) return [];
-    const detail = traceOf({ ...delegation, txn });
-    return [
-      deps.delegations.using(delegation.id),
-      deps.audit.entry({ event: 'delegation.used', subject, ip: request.ip, detail }),
-    ];
-  };
-  return refreshTokens(client, token, request, deps, { prefix: 'dt_', accept });
+  return { ...(await refreshTokens(client, token, request, deps, 'dt_')), ...issued };
 }

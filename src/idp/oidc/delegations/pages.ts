@@ -20,6 +20,7 @@ export function delegationPage(
     otherAccount: otherAccountHref(request, mount),
     agentName: agent?.name ?? agent?.handle,
     agentHandle: agent?.handle,
+    isOwnClient: request.client.agent !== undefined,
     isAgentUnverified: agent !== undefined && isSelfRegistered(agent),
     ...(target && viewOfTarget(target, false)),
     until: message('delegation.until', { when: longTime(now + lifetimeMs) }),

@@ -1,13 +1,14 @@
 import { DAY, SECOND } from '../../../core/kernel/clock.js';
-import { findRefusal } from '../admission.js';
+import { findRefusal, permitOf } from '../admission.js';
 import type { Parameters, RuleViolation } from '../authorize/rules.js';
-import type { Directory, Principal } from '../directory.js';
+import { type Client, type Directory, isSub, type Principal } from '../directory.js';
 import type { Target } from '../resources.js';
 import { DEFAULT_LIFETIME_MS, MAX_DEPTH, MAX_LIFETIME_MS, MAX_SIGN_IN_AGE_SECONDS } from './service.js';
 
 /** An authorization request that asks a person to let an agent act for them. */
 export interface DelegationRequest {
   agent: Principal;
+  target: Target;
   lifetimeMs: number;
   /** How many agents may follow one another, the first included. */
   maxDepth: number;
@@ -17,18 +18,28 @@ export interface DelegationRequest {
 
 const refuse = (error: string, description: string): RuleViolation => ({ error, description });
 
-/** The delegation that a request asks for, which names one resource. */
+/** The delegation that a request asks for, which names one resource: for the agent that is the client, or for a named one. */
 export async function findDelegationRequest(
   parameters: Parameters,
   targets: readonly Target[],
+  client: Pick<Client, 'agent'>,
   { findPrincipal }: Pick<Directory, 'findPrincipal'>,
 ): Promise<DelegationRequest | RuleViolation> {
-  const { requested_actor: actor = '' } = parameters;
+  const { requested_actor: actor = client.agent?.id ?? '' } = parameters;
+  const who = client.agent ? 'An agent' : 'requested_actor';
+  if (client.agent && actor !== client.agent.id)
+    return refuse('invalid_request', 'An agent asks for itself. Omit requested_actor.');
   const [target, ...others] = targets;
   if (!target || others.length > 0)
-    return refuse('invalid_target', 'requested_actor requires exactly one resource.');
-  if ((target.isDefault || target.scopes.length === 0) && target.resource.scopes.length > 0)
-    return refuse('invalid_scope', 'requested_actor requires a scope of the resource.');
+    return refuse(
+      'invalid_target',
+      `${who} requires exactly one resource. Send resource with one that is registered.`,
+    );
+  if (
+    ((!client.agent && target.isDefault) || target.scopes.length === 0) &&
+    target.resource.scopes.length > 0
+  )
+    return refuse('invalid_scope', `${who} requires a scope of the resource.`);
   const lifetimeMs = readLifetime(parameters['delegation_expires_in']);
   if (lifetimeMs === null)
     return refuse(
@@ -38,12 +49,14 @@ export async function findDelegationRequest(
   const maxDepth = readDepth(parameters['delegation_max_depth']);
   if (maxDepth === null)
     return refuse('invalid_request', `delegation_max_depth must be between 1 and ${MAX_DEPTH}.`);
-  const agent = /^u_[0-9a-f]{32}$/.test(actor) ? await findPrincipal(actor) : null;
+  const agent = client.agent ?? (isSub(actor) ? await findPrincipal(actor) : null);
   if (agent?.kind !== 'agent')
     return refuse('invalid_request', 'requested_actor is not the sub of an active agent.');
   const refusal = findRefusal({ targets, isDelegated: true }, agent);
   if (refusal) return refuse('access_denied', refusal.description);
-  const asked = { agent, lifetimeMs, maxDepth };
+  const permit = target.isDefault ? permitOf(agent, target.resource, { isDelegated: true }) : null;
+  const scopes = permit ? target.scopes.filter((name) => permit.scopes.has(name)) : target.scopes;
+  const asked = { agent, target: { ...target, scopes }, lifetimeMs, maxDepth };
   return asksForSensitive(target) ? { ...asked, maxSignInAge: MAX_SIGN_IN_AGE_SECONDS } : asked;
 }
 

@@ -1,12 +1,5 @@
-import type { PublicJwk } from '../../../core/kernel/public-jwk.js';
-import {
-  authenticate,
-  type ClientCredentials,
-  findClient,
-  invalidClient,
-  readSecret,
-} from '../client-auth.js';
-import type { Client, Directory, Principal } from '../directory.js';
+import { authenticate, type ClientCredentials, findClient } from '../client-auth.js';
+import { type AgentClient, type Client, clientOfAgent, type Directory, isSub } from '../directory.js';
 import type { OidcShared } from '../shared.js';
 
 /**
@@ -14,55 +7,22 @@ import type { OidcShared } from '../shared.js';
  * password as the secret.
  */
 
-export interface AgentClient {
-  /** Its `sub`. */
-  id: string;
-  jwks: readonly PublicJwk[];
-  principal: Principal;
-}
-
-const SUB = /^u_[0-9a-f]{32}$/;
-
-/** The active agent with this `sub`, if it has a key. */
+/** The active agent with this `sub`. */
 export async function findAgent(
   id: string,
   { findPrincipal }: Pick<Directory, 'findPrincipal'>,
 ): Promise<AgentClient | null> {
-  const principal = SUB.test(id) ? await findPrincipal(id) : null;
-  // Without a key it would count as a public client.
-  if (principal?.kind !== 'agent' || !principal.keys?.length) return null;
-  return { id, jwks: principal.keys.map(({ jwk }) => jwk), principal };
+  const principal = isSub(id) ? await findPrincipal(id) : null;
+  return principal?.kind === 'agent' ? clientOfAgent(principal) : null;
 }
 
-/** A client, or an agent as its own. @throws invalid_client, invalid_request, RATE_LIMITED */
-export async function authenticateClientOrAgent(
-  credentials: ClientCredentials,
-  deps: OidcShared,
-): Promise<Client | AgentClient> {
+/** A client, or any agent as its own. @throws invalid_client, invalid_request, RATE_LIMITED */
+export function authenticateClientOrAgent(credentials: ClientCredentials, deps: OidcShared): Promise<Client> {
   const { directory } = deps;
-  if (credentials.body['client_assertion'] === undefined) {
-    const { clientId = '', secret } = readSecret(credentials);
-    if (secret !== undefined && SUB.test(clientId))
-      return authenticateByPassword(clientId, secret, credentials, directory);
-  }
-  const find = async (id: string): Promise<Client | AgentClient | null> =>
+  const find = async (id: string): Promise<Client | null> =>
     (await findAgent(id, directory)) ?? (await findClient(id, credentials.ip, directory));
   return authenticate(credentials, find, deps);
 }
 
-/** Failures count by the handle, as at /authorize: the `sub` would be a second name with a second counter. */
-async function authenticateByPassword(
-  id: string,
-  password: string,
-  { ip, isDisconnected }: ClientCredentials,
-  { findPrincipal, authenticate }: Directory,
-): Promise<AgentClient> {
-  const named = await findPrincipal(id);
-  // No handle has the form of a `sub`.
-  const handle = named?.kind === 'agent' ? named.handle : id;
-  const principal = await authenticate(handle, password, { ip, isDisconnected }, (found) => found.id === id);
-  if (!principal) throw invalidClient();
-  return { id, jwks: [], principal };
-}
-
-export const isAgent = (client: Client | AgentClient): client is AgentClient => 'principal' in client;
+/** Whether an agent is the client by itself, and not by metadata that it has published. */
+export const isOwnClient = (client: Client): client is AgentClient => client.agent?.id === client.id;

@@ -1,8 +1,9 @@
 import { findRefusal } from '../admission.js';
+import type { AgentClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { namesIn } from '../resources.js';
 import type { OidcShared } from '../shared.js';
-import type { AgentClient } from './agents.js';
+import { isOwnClient } from './agents.js';
 import { createDirectGrant } from './direct-grant.js';
 import type { TokenResponse } from './issuance.js';
 import { findProvenKey } from './key-binding.js';
@@ -13,11 +14,13 @@ import type { TokenRequest } from './request.js';
 
 /** @throws invalid_target, invalid_scope, invalid_dpop_proof, use_dpop_nonce */
 export async function issueToAgent(
-  { principal: agent }: AgentClient,
+  client: AgentClient,
   { fields, resources, prove, ip }: TokenRequest,
   deps: OidcShared,
 ): Promise<TokenResponse> {
   const { grants, commit, audit, clock } = deps;
+  if (!isOwnClient(client)) throw oidcErrors.unauthorized_client({ message: OWN_SUB });
+  const { agent } = client;
   const [identifier, ...others] = resources;
   if (identifier === undefined || others.length > 0) throw refuse('Send one resource.');
   const resource = await deps.resources.find(identifier);
@@ -42,5 +45,7 @@ export async function issueToAgent(
   ]);
   return respond();
 }
+
+const OWN_SUB = 'An agent gets tokens for itself with its sub as client_id.';
 
 const refuse = (message: string) => oidcErrors.invalid_target({ message });

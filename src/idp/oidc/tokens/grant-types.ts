@@ -1,12 +1,11 @@
 import { exchangeTokens } from '../delegations/exchange.js';
 import type { DeviceFlow } from '../device/service.js';
-import type { Client } from '../directory.js';
+import type { AgentClient, Client } from '../directory.js';
 import { issueAssertion } from '../identity-assertions/issue.js';
 import { redeemAssertion } from '../identity-assertions/redeem.js';
 import { ASSERTION_TOKEN, JWT_BEARER } from '../identity-assertions/trust.js';
 import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
-import type { AgentClient } from './agents.js';
 import { issueToAgent } from './client-credentials.js';
 import type { TokenResponse } from './issuance.js';
 import { findByCode, redeemCode } from './redeem.js';
@@ -23,8 +22,10 @@ type Handler<Caller> = (
 /** What a grant type does, and for whom. */
 export interface GrantType {
   clients?: Handler<Client>;
-  /** For agents that are their own clients. */
+  /** For clients that are agents. */
   agents?: Handler<AgentClient>;
+  /** Also for agents that no person returns to. */
+  everyAgent?: true;
   /** Exists only with a resource. */
   needsResource?: true;
   /** Refused to clients whose id_tokens no key can sign, before anything is used up. */
@@ -39,26 +40,32 @@ export interface GrantType {
  */
 export function createGrantTypes(deps: OidcShared, device: DeviceFlow | undefined) {
   const { resources, trust, issuesAssertions, acceptsAssertions } = deps;
-  const exchange: Handler<Client | AgentClient> = (caller, request) => exchangeTokens(caller, request, deps);
+  const exchange: Handler<Client> = (caller, request) => exchangeTokens(caller, request, deps);
+  const redeem: Handler<Client> = (client, request, grant) => redeemCode(client, grant, request, deps);
+  const refresh: Handler<Client> = (client, request) =>
+    refreshTokens(client, request.fields['refresh_token'], request, deps);
   const grantTypes: Record<string, GrantType | undefined> = {
     authorization_code: {
       needsSigningKey: true,
       findGrant: ({ code }) => findByCode(code, deps),
-      clients: (client, request, grant) => redeemCode(client, grant, request, deps),
+      clients: redeem,
+      agents: redeem,
     },
     refresh_token: {
       needsSigningKey: true,
-      clients: (client, request) => refreshTokens(client, request.fields['refresh_token'], request, deps),
+      clients: refresh,
+      agents: refresh,
     },
     client_credentials: {
       needsResource: true,
+      everyAgent: true,
       agents: (agent, request) => issueToAgent(agent, request, deps),
     },
     // Three exchanges, told apart by subject_token_type. Each is recorded in the audit; only the first changes a grant.
     // - the token of a delegation: ../delegations/exchange.ts, which rotates it as a refresh does
     // - access_token or jwt: ../delegations/chain.ts, which hands it on to another agent
     // - id_token or refresh_token, if an assertion is requested: `assertion` below, ../identity-assertions/issue.ts
-    [TOKEN_EXCHANGE]: { needsResource: true, clients: exchange, agents: exchange },
+    [TOKEN_EXCHANGE]: { needsResource: true, everyAgent: true, clients: exchange, agents: exchange },
     [JWT_BEARER]:
       trust && acceptsAssertions
         ? {

@@ -4,7 +4,7 @@ import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import { findRefusal } from '../admission.js';
 import { AMR, groupsFor } from '../claims.js';
 import type { Client, Principal } from '../directory.js';
-import { type NewAccessToken, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
+import { type NewAccessToken, refreshPrefix, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { TokenResponseBody } from '../schemas.js';
 import type { OidcShared } from '../shared.js';
 import { clientTrace, type GrantDocument } from '../store.js';
@@ -47,7 +47,7 @@ export async function createTokenResponse(
       id_token: await signIdToken(client, grant, principal, issued, deps),
     }),
     ...(issued.refreshToken !== undefined && {
-      [grant.delegation ? 'delegation_token' : 'refresh_token']: issued.refreshToken,
+      [refreshPrefix(grant) === 'dt_' ? 'delegation_token' : 'refresh_token']: issued.refreshToken,
     }),
   };
 }
@@ -102,12 +102,14 @@ export async function findOwner(
   return current.revocations === revocations ? principal : null;
 }
 
-/** The same, unless it may no longer sign in to the client. */
+/** The same, unless it may no longer sign in to the client, or the client is an agent that it has not let act. */
 export async function findAllowedOwner(
-  client: Pick<Client, 'principalKinds' | 'admittedGroups'>,
+  client: Pick<Client, 'principalKinds' | 'admittedGroups' | 'agent'>,
   grant: GrantDocument,
   deps: OidcShared,
 ): Promise<Principal | null> {
+  const { isClient = false, agent } = grant.delegation ?? {};
+  if (client.agent?.id !== (isClient ? agent : undefined)) return null;
   const principal = await findOwner(grant, deps);
   return principal && !findRefusal({ client }, principal) ? principal : null;
 }

@@ -3,11 +3,11 @@ import { parseBearer, parseDpop } from '../../../core/http/authorization.js';
 import { DPOP_ALGORITHMS } from '../../../core/http/dpop.js';
 import { access, type FastifyTypebox } from '../../../core/http/routes.js';
 import { authenticate, authenticateClient, findClient, invalidClient } from '../client-auth.js';
-import { type Client, isPublicClient } from '../directory.js';
+import { type Client, isAgent, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js';
 import type { OidcServices } from '../services.js';
-import { type AgentClient, authenticateClientOrAgent, isAgent } from './agents.js';
+import { authenticateClientOrAgent } from './agents.js';
 import type { GrantType } from './grant-types.js';
 import { introspectForResource, introspectToken, userinfo } from './introspection.js';
 import { provenBy, readCredentials, readProof, readResources } from './request.js';
@@ -35,7 +35,7 @@ export async function tokensPlugin(fastify: FastifyTypebox, services: OidcServic
       const grantType = await grantTypes.find(fields);
       // Read at the same time; the grant is not used unless its client has authenticated.
       const [client, grant = null] = await Promise.all([
-        (grantType?.agents ? authenticateClientOrAgent : authenticateClient)(credentials, services),
+        (grantType?.everyAgent ? authenticateClientOrAgent : authenticateClient)(credentials, services),
         grantType?.findGrant?.(fields),
       ]);
       if (!fields['grant_type']) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
@@ -45,7 +45,7 @@ export async function tokensPlugin(fastify: FastifyTypebox, services: OidcServic
       const resources = readResources(request.body);
       const prove = readProof(request, reply, '/token', services);
       const response = await respond({ fields, resources, prove, ip }, grant);
-      if (!isAgent(client)) await directory.recordUse(client);
+      await directory.recordUse(client);
       return response;
     },
   );
@@ -59,17 +59,15 @@ export async function tokensPlugin(fastify: FastifyTypebox, services: OidcServic
 }
 
 /** What answers the request of this client. @throws unauthorized_client */
-function handlerOf(
-  { agents, clients, needsSigningKey }: GrantType,
-  client: Client | AgentClient,
-  { keys }: OidcServices,
-) {
+function handlerOf({ agents, clients, needsSigningKey }: GrantType, client: Client, { keys }: OidcServices) {
   const respond = isAgent(client) ? agents?.bind(null, client) : clients?.bind(null, client);
   if (!respond)
     throw oidcErrors.unauthorized_client({
-      message: 'Only agents may use client_credentials, with their sub as client_id.',
+      message: client.agent
+        ? 'An agent cannot use this grant type.'
+        : 'Only agents may use client_credentials, with their sub as client_id.',
     });
-  if (needsSigningKey && !isAgent(client) && !keys.algorithms.includes(client.idTokenAlg ?? 'EdDSA'))
+  if (needsSigningKey && !keys.algorithms.includes(client.idTokenAlg ?? 'EdDSA'))
     throw oidcErrors.unauthorized_client();
   return respond;
 }

@@ -11,6 +11,7 @@ import {
   newGrantToken,
   newRefreshToken,
   refreshExpiry,
+  refreshPrefix,
   withAccessToken,
 } from '../grant-tokens.js';
 import type { Target } from '../resources.js';
@@ -111,7 +112,7 @@ function newTokens(
     key,
     expiresIn: lifetimeFor(target, now),
     scope,
-    refreshToken: isLasting ? newRefreshToken(id, random, seed, delegation && 'dt_') : undefined,
+    refreshToken: isLasting ? newRefreshToken(id, random, seed, refreshPrefix(grant)) : undefined,
     nonce,
   };
 }

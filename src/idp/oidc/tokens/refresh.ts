@@ -2,6 +2,8 @@ import { isRecent, isUnexpired } from '../../../core/kernel/clock.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
 import type { Effect } from '../../../core/ops/commit.js';
 import type { Change, Where, Write } from '../../../core/storage/collection.js';
+import { proveDelegate } from '../delegations/actor.js';
+import { traceOf } from '../delegations/store.js';
 import { type Client, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import {
@@ -13,6 +15,7 @@ import {
   REFRESH_IDLE_LIFETIME_MS,
   type RefreshPrefix,
   refreshExpiry,
+  refreshPrefix,
   withAccessToken,
 } from '../grant-tokens.js';
 import { namesIn } from '../resources.js';
@@ -23,24 +26,13 @@ import { findProvenKey } from './key-binding.js';
 import type { TokenRequest } from './request.js';
 import { chooseTarget, lifetimeFor, scopeWith } from './target.js';
 
-/** What exchanges of tokens for a delegation have besides. */
-export interface RefreshRules {
-  prefix: RefreshPrefix;
-  /**
-   * Checks the request before the token is used. Repeated calls have the effects of one.
-   * @returns what is stored with the tokens
-   */
-  accept(grant: GrantDocument): Promise<readonly (Write | Effect)[]>;
-}
-
-const PLAIN: RefreshRules = { prefix: 'rt_', accept: async () => [] };
-
 /** Whether a stolen refresh token of the grant is worth nothing, because its use needs a secret or a key of the client. */
 const isSenderConstrained = (client: Client, { refreshKey }: GrantDocument): boolean =>
   refreshKey !== undefined || !isPublicClient(client);
 
 /**
- * Issues tokens for a refresh token (RFC 6749 §6). One that anybody could use is replaced by its one successor; one that is
+ * Issues tokens for a refresh token (RFC 6749 §6), or for that of a delegation. One that anybody could use is replaced by its one
+ * successor; one that is
  * constrained to its sender stays the same (RFC 9700 §4.14.2).
  *
  * @throws invalid_request, invalid_grant, invalid_scope, invalid_target
@@ -50,10 +42,10 @@ export async function refreshTokens(
   token: string | undefined,
   request: TokenRequest,
   deps: OidcShared,
-  rules: RefreshRules = PLAIN,
+  prefix: RefreshPrefix = 'rt_',
 ): Promise<TokenResponse> {
   if (!token) throw oidcErrors.invalid_request({ message: 'refresh_token is missing.' });
-  const exchange = () => exchangeToken(client, token, request, deps, rules);
+  const exchange = () => exchangeToken(client, token, request, deps, prefix);
   // Those of one that stays the same are all stored, each on the condition of the one before: in turn, none is repeated.
   const isShared = !isPublicClient(client) || request.prove !== undefined;
   return isShared ? deps.renewals.run(sha256(token), exchange) : exchange();
@@ -64,14 +56,15 @@ async function exchangeToken(
   token: string,
   request: TokenRequest,
   deps: OidcShared,
-  { prefix, accept }: RefreshRules,
+  prefix: RefreshPrefix,
 ): Promise<TokenResponse> {
   const id = grantIdOf(prefix, token);
   if (id === undefined) throw oidcErrors.invalid_grant();
   const presented = sha256(token);
+  const accept = acceptDelegation(request, deps);
   for (;;) {
     const { grant, principal } = await findFamily(id, client, deps);
-    if ((grant.delegation !== undefined) !== (prefix === 'dt_')) throw oidcErrors.invalid_grant();
+    if (refreshPrefix(grant) !== prefix) throw oidcErrors.invalid_grant();
     const now = deps.clock.now();
     if (grant.refreshHash !== presented) {
       if (await deps.rotations.settle(presented)) continue;
@@ -94,6 +87,23 @@ async function exchangeToken(
     if (response) return response;
     // Another request changed the grant, or ended its delegation, so that it has to be read again.
   }
+}
+
+/** Checks the request for a delegation before its token is used, and returns what is stored with the tokens. Repeated calls have the effects of one. */
+function acceptDelegation(request: TokenRequest, deps: OidcShared) {
+  let proven: Promise<void> | undefined;
+  return async (grant: GrantDocument): Promise<readonly (Write | Effect)[]> => {
+    const { id: txn, sub: subject, delegation } = grant;
+    if (!delegation) return [];
+    // An assertion works once, and a race makes the exchange read the grant again.
+    proven ??= proveDelegate(grant, request, deps);
+    await proven;
+    const detail = traceOf({ ...delegation, txn });
+    return [
+      deps.delegations.using(delegation.id),
+      deps.audit.entry({ event: 'delegation.used', subject, ip: request.ip, detail }),
+    ];
+  };
 }
 
 /** Issues the next access token, and replaces the refresh token if it rotates; `null` if the grant has changed since it was read. */
