@@ -141,6 +141,7 @@ t.test('the commands about agents and access tokens work as printed', async (t) 
     commandsIn('docs/delegation.md'),
     commandsIn('docs/identity-assertions.md'),
     commandsIn(api, 'Change or remove it'),
+    commandsIn(agents, 'Act for people'),
     commandsIn(agents, 'Change the password'),
     commandsIn(agents, 'Who answers for an agent'),
     commandsIn(agents, 'Disable an agent'),
