@@ -36,6 +36,8 @@ const PACKAGES = {
     ['python3-pip', () => succeeds('python3', '-m', 'pip', '--version')],
     ['python3-venv', () => succeeds('python3', '-c', 'import ensurepip')],
   ],
+  // Debian's own version of Rust is too old; this one builds its browsers.
+  rust: [['cargo-web', () => onPath('cargo')]],
   // Native stacks of a section that does not end.
   stacks: [['elfutils', () => onPath('eu-stack')]],
   strace: [['strace', () => onPath('strace')]],
@@ -80,6 +82,11 @@ const BUILT = {
     needs: ['go'],
     install: 'test/campaign/relying-parties/dex.sh "$TOOLS/go/bin/dex"',
     env: (tools) => ({ TEST_DEX: join(tools, 'go/bin/dex') }),
+  },
+  'mcp-clients': {
+    needs: ['go', 'pip', 'rust'],
+    install: 'test/campaign/relying-parties/mcp-clients.sh "$TOOLS/mcp-clients"',
+    env: (tools) => ({ TEST_MCP_CLIENTS: join(tools, 'mcp-clients') }),
   },
   bun: runtime('bun', '@oven/bun-linux-x64', '1.4.5', 'bin/bun'),
   // The oldest version that is supported; the newest one is a dependency.

@@ -92,7 +92,7 @@ export const SECTIONS = [
     part: 0,
     // The build names each package: that of Kubernetes takes minutes, in which vet is silent.
     run: 'for name in go kubernetes; do folder=test/campaign/relying-parties/$name; go build -C $folder -v -o /dev/null . && go vet -C $folder . || exit 1; done; node test/run.mjs --suite "relying parties"',
-    needs: [...SYSTEM, 'apache', 'apache-openidc', 'dex', 'go', 'python', 'spring'],
+    needs: [...SYSTEM, 'apache', 'apache-openidc', 'dex', 'go', 'mcp-clients', 'python', 'spring'],
     tests: list(`
       campaign/certification/steps
       saas/login-providers/upstreams

@@ -66,7 +66,10 @@ export async function findTargets(
 }
 
 /** The identifier of the one resource that has all of these scopes, for clients that do not send `resource`. */
-async function impliedBy(requested: ReadonlySet<string>, resources: Resources): Promise<string[]> {
+export async function impliedBy(
+  requested: ReadonlySet<string>,
+  resources: Pick<Resources, 'all'>,
+): Promise<string[]> {
   if (requested.size === 0) return [];
   const owners = (await resources.all()).filter(({ scopes }) =>
     scopes.some(({ name }) => requested.has(name)),

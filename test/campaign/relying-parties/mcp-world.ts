@@ -43,8 +43,7 @@ export async function startMcpWorld(t: Test): Promise<McpWorld> {
     cwd,
     args: ['serve', '-port', '0'],
     env: {
-      IDP_CLIENT_ID_METADATA: 'true',
-      IDP_CLIENT_REGISTRATION: 'true',
+      IDP_MCP: 'true',
       IDP_LOOPBACK_DOCUMENTS: '1',
       NODE_EXTRA_CA_CERTS: documents.certificate,
     },

@@ -12,6 +12,8 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import t, { type Test } from 'tap';
 import { compiled } from '../../kit/process.js';
 import { withOrSkip } from '../../kit/skip.js';
+import { temporaryFolder } from '../../kit/tmp.js';
+import { waitUntil } from '../../kit/wait.js';
 import { CALLBACK, startMcpWorld } from './mcp-world.js';
 
 const world = await startMcpWorld(t);
@@ -114,10 +116,15 @@ for (const [name, library] of Object.entries(LIBRARIES)) {
     t.equal(memory.kept.client.client_id, clientMetadataUrl);
   });
 
+  t.test(`${name} connects by registration`, async (t) => {
+    const memory = createMemory();
+    await connectsForPerson(t, memory);
+    t.match(memory.kept.client.client_id, /^cid_/);
+  });
+
   t.test(`${name} connects by registration with an initial access token`, async (t) => {
     const { token } = await idp('registration-token', 'create');
     const memory = createMemory();
-    await t.rejects((await open(memory.provider)).connect(), /registration|token/i, 'not without the token');
     // The libraries know no initial access token, but let the application send its requests.
     const withToken: typeof fetch = (url, init = {}) => {
       const headers = new Headers(init.headers);
@@ -179,6 +186,96 @@ for (const [name, library] of Object.entries(LIBRARIES)) {
   });
 }
 
+/** How a client becomes known, what it needs for that, and as whom it calls the tools. */
+const MODES = {
+  document: {
+    title: 'with a client metadata document',
+    env: async () => ({ CLIENT_METADATA_URL: world.clientMetadataUrl }),
+    caller: { kind: 'human', client: world.clientMetadataUrl },
+  },
+  registration: {
+    title: 'by registration',
+    env: async () => ({}),
+    caller: { kind: 'human', client: /^cid_/ },
+  },
+  token: {
+    title: 'by registration with an initial access token',
+    env: async () => ({ REGISTRATION_TOKEN: (await idp('registration-token', 'create')).token }),
+    caller: { kind: 'human', client: /^cid_/ },
+  },
+  secret: {
+    title: 'with client credentials and a secret',
+    env: async () => ({ CLIENT_ID: agent.sub, CLIENT_SECRET: agent.password }),
+    caller: { kind: 'agent', subject: agent.sub, client: agent.sub },
+  },
+  key: {
+    title: 'with client credentials and a key',
+    env: async () => ({
+      CLIENT_ID: keeper.sub,
+      KEY: String(keeper.key.privateKey.export({ format: 'pem', type: 'pkcs8' })),
+    }),
+    caller: { kind: 'agent', subject: keeper.sub, client: keeper.sub },
+  },
+};
+
+type Mode = keyof typeof MODES;
+
+const FOLDER = join(compiled('.'), '../test/campaign/relying-parties');
+
+/**
+ * Runs a program that calls the two tools. It prints each address that a person has to visit, and the results. It reads where
+ * the person returns to, unless it listens there.
+ */
+async function run(t: Test, command: string, args: string[], env: Record<string, string>) {
+  const child = spawn(command, args, {
+    env: {
+      ...{ PATH: process.env['PATH'], HOME: temporaryFolder(t) },
+      ...{ RESOURCE: resource, ISSUER: issuer, CALLBACK, ...env },
+    },
+  });
+  const closed = once(child, 'close');
+  t.teardown(async () => {
+    child.kill('SIGKILL');
+    await closed;
+  });
+  const errors = text(child.stderr);
+  const pages: string[] = [];
+  let results: unknown[] = [];
+  for await (const line of createInterface(child.stdout)) {
+    if (line.startsWith('[')) results = JSON.parse(line);
+    else {
+      const { callback, pages: seen } = await world.approve(line);
+      pages.push(seen);
+      if (callback.port === '') child.stdin.write(`${callback}\n`);
+      else
+        await waitUntil('the client listens', () =>
+          fetch(callback).then(
+            () => true,
+            () => false,
+          ),
+        );
+    }
+  }
+  if (results.length === 0) t.fail(`no result: ${(await errors).slice(-3000)}`);
+  return { results, pages };
+}
+
+function calls(
+  name: string,
+  [command, ...args]: [string, ...string[]],
+  modes: readonly Mode[],
+  more = {},
+): void {
+  for (const mode of modes) {
+    const { title, env, caller } = MODES[mode];
+    t.test(`${name} connects ${title}`, async (t) => {
+      const { results, pages } = await run(t, command, [...args, mode], { ...more, ...(await env()) });
+      t.match(results, [caller, { count: Number }]);
+      t.match(pages.join(''), caller.kind === 'human' ? 'Read your notes' : /^$/);
+    });
+  }
+}
+
 const inPython = {
   name: 'mcp-python',
   subject: 'The MCP SDK for Python',
@@ -192,58 +289,40 @@ const findPython = async (): Promise<string> => {
   return command;
 };
 
-await withOrSkip(inPython, findPython, (python) => {
-  /** Its output line by line, and the result. `approve` opens each address that it prints. */
-  const run = async (t: Test, mode: string, env: Record<string, string> = {}) => {
-    const script = join(compiled('.'), '../test/campaign/relying-parties/python/mcp_client.py');
-    const child = spawn(python, [script, mode], {
-      env: { PATH: process.env['PATH'], RESOURCE: resource, ISSUER: issuer, CALLBACK, ...env },
-    });
-    const closed = once(child, 'close');
-    t.teardown(async () => {
-      child.kill('SIGKILL');
-      await closed;
-    });
-    const errors = text(child.stderr);
-    const pages: string[] = [];
-    let results: unknown[] = [];
-    for await (const line of createInterface(child.stdout)) {
-      if (line.startsWith('[')) results = JSON.parse(line);
-      else {
-        const approved = await world.approve(line);
-        pages.push(approved.pages);
-        child.stdin.write(`${approved.callback}\n`);
-      }
-    }
-    if (results.length === 0) t.fail(`no result: ${(await errors).slice(-3000)}`);
-    return { results, pages };
-  };
+await withOrSkip(inPython, findPython, (python) =>
+  calls(
+    'The MCP SDK for Python',
+    [python, join(FOLDER, 'python/mcp_client.py')],
+    ['document', 'registration', 'token', 'secret', 'key'],
+  ),
+);
 
-  t.test('The MCP SDK for Python connects with a client metadata document', async (t) => {
-    const { clientMetadataUrl } = world;
-    const { results, pages } = await run(t, 'document', { CLIENT_METADATA_URL: clientMetadataUrl });
-    t.match(results, [{ kind: 'human', client: clientMetadataUrl }, { count: Number }]);
-    t.notMatch(pages[0], 'Write notes');
-    t.match(pages[1], 'Write notes');
-  });
+const others = {
+  name: 'mcp-clients',
+  subject: 'MCP clients in Go and Rust, FastMCP, mcp-remote and the Inspector',
+  want: 'the folder with these clients',
+  remedy: 'Run test/campaign/relying-parties/mcp-clients.sh with a folder, and set TEST_MCP_CLIENTS to it.',
+};
+const findClients = async (): Promise<string> => {
+  const folder = process.env['TEST_MCP_CLIENTS'];
+  if (folder === undefined) throw new Error('TEST_MCP_CLIENTS is not set');
+  return folder;
+};
 
-  t.test('The MCP SDK for Python connects by registration with an initial access token', async (t) => {
-    const { token } = await idp('registration-token', 'create');
-    const { results, pages } = await run(t, 'registration', { REGISTRATION_TOKEN: token });
-    t.match(results, [{ kind: 'human', client: /^cid_/ }, { count: Number }]);
-    t.equal(pages.length, 2);
-  });
-
-  t.test('The MCP SDK for Python connects with client credentials and a secret', async (t) => {
-    const { sub, password } = agent;
-    const { results } = await run(t, 'secret', { CLIENT_ID: sub, CLIENT_SECRET: password });
-    t.match(results, [{ kind: 'agent', subject: sub, client: sub }, { count: Number }]);
-  });
-
-  t.test('The MCP SDK for Python connects with client credentials and a key', async (t) => {
-    const { sub, key } = keeper;
-    const pem = String(key.privateKey.export({ format: 'pem', type: 'pkcs8' }));
-    const { results } = await run(t, 'key', { CLIENT_ID: sub, KEY: pem });
-    t.match(results, [{ kind: 'agent', subject: sub, client: sub }, { count: Number }]);
-  });
+await withOrSkip(others, findClients, (folder) => {
+  const ways = ['document', 'registration', 'secret'] as const;
+  calls('The MCP SDK for Go', [join(folder, 'go')], ways);
+  calls('The MCP SDK for Rust', [join(folder, 'rust/debug/mcp-client')], ways);
+  calls(
+    'FastMCP',
+    [join(folder, 'python/bin/python'), join(FOLDER, 'python/fastmcp_client.py')],
+    ['registration'],
+  );
+  const products = { FOLDER: join(folder, 'node_modules') };
+  const node = join(folder, 'node/node_modules/.bin/node');
+  for (const [name, script] of [
+    ['mcp-remote', 'mcp-remote.mjs'],
+    ['The MCP Inspector', 'inspector.mjs'],
+  ] as const)
+    calls(name, [node, join(FOLDER, 'mcp-products', script)], ['registration'], products);
 });

@@ -59,12 +59,24 @@ t.test('the agent revokes its token, with its key', async (t) => {
   t.equal(await isActive(token), false);
 });
 
+t.test('the API of the scopes is meant when an agent names none', async (t) => {
+  const { idp, ask } = await start(t);
+  t.equal(claimsOf((await ask({ resource: undefined })).body.access_token).aud, FILES);
+  await addResource(t, idp, 'https://twin.example.test');
+  t.match(
+    await ask({ resource: undefined }),
+    { status: 400, body: { error: 'invalid_target' } },
+    'two have it',
+  );
+});
+
 t.test('requests of agents that are not complete are refused', async (t) => {
   const { idp, ask } = await start(t);
   await addResource(t, idp, 'https://people.example.test', { principalKinds: ['human'] });
   await addResource(t, idp, 'https://bound.example.test', { requiresDpop: true });
   const cases: [Record<string, string | undefined>, number, string][] = [
-    [{ resource: undefined }, 400, 'invalid_target'],
+    [{ resource: undefined, scope: undefined }, 400, 'invalid_target'],
+    [{ resource: undefined, scope: 'files:unknown' }, 400, 'invalid_target'],
     [{ resource: 'https://unknown.example.test' }, 400, 'invalid_target'],
     [{ resource: 'https://people.example.test' }, 400, 'invalid_target'],
     [{ resource: 'https://bound.example.test' }, 400, 'invalid_dpop_proof'],

@@ -1,7 +1,7 @@
 import { findRefusal } from '../admission.js';
 import type { AgentClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import { namesIn } from '../resources.js';
+import { impliedBy, namesIn } from '../resources.js';
 import type { OidcShared } from '../shared.js';
 import { isOwnClient } from './agents.js';
 import { createDirectGrant } from './direct-grant.js';
@@ -21,11 +21,12 @@ export async function issueToAgent(
   const { grants, commit, audit, clock } = deps;
   if (!isOwnClient(client)) throw oidcErrors.unauthorized_client({ message: OWN_SUB });
   const { agent } = client;
-  const [identifier, ...others] = resources;
+  const asked = [...new Set(namesIn(fields['scope']))];
+  const named = resources.length > 0 ? resources : await impliedBy(new Set(asked), deps.resources);
+  const [identifier, ...others] = named;
   if (identifier === undefined || others.length > 0) throw refuse('Send one resource.');
   const resource = await deps.resources.find(identifier);
   if (!resource) throw refuse('The resource is not registered.');
-  const asked = [...new Set(namesIn(fields['scope']))];
   const offered = resource.scopes.map(({ name }) => name);
   if (!asked.every((name) => offered.includes(name)))
     throw oidcErrors.invalid_scope({ message: 'scope contains a scope that the resource does not have.' });
