@@ -63,6 +63,7 @@ t.test('the API of the scopes is meant when an agent names none', async (t) => {
   const { idp, ask } = await start(t);
   t.equal(claimsOf((await ask({ resource: undefined })).body.access_token).aud, FILES);
   await addResource(t, idp, 'https://twin.example.test');
+  idp.clock.advance(2000);
   t.match(
     await ask({ resource: undefined }),
     { status: 400, body: { error: 'invalid_target' } },

@@ -91,6 +91,7 @@ def with_secret():
 PROVIDERS = {
     "document": lambda: for_person(client_metadata_url=os.environ["CLIENT_METADATA_URL"]),
     "registration": for_person,
+    "token": for_person,
     "secret": with_secret,
     "key": with_key,
 }
