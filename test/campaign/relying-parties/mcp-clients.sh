@@ -3,6 +3,7 @@
 set -euo pipefail
 mkdir -p "$1"
 folder=$(realpath "$1")
+trap 'rm -rf "$folder"' ERR
 here=$(dirname "$(realpath "$0")")
 
 go build -C "$here/mcp-go" -o "$folder/go" .

@@ -20,6 +20,8 @@ export interface McpWorld {
   resource: string;
   /** A document that a public client with a redirect to this machine publishes. */
   clientMetadataUrl: string;
+  /** The same of a client that asks for no refresh tokens. */
+  withoutRefreshUrl: string;
   /** The certificate of its host. */
   certificate: string;
   agent: { sub: string; password: string };
@@ -72,7 +74,8 @@ export async function startMcpWorld(t: Test): Promise<McpWorld> {
   await invite(issuer.replace(/\/$/, ''), (await idp('invite', PERSON.handle)).invite_url);
   return {
     ...{ issuer, resource, idp, agent, keeper: { sub, key } },
-    ...{ clientMetadataUrl: documents.url, certificate: documents.certificate },
+    ...{ clientMetadataUrl: `${documents.origin}/client.json`, certificate: documents.certificate },
+    withoutRefreshUrl: `${documents.origin}/without-refresh.json`,
     approve: (url) => approve(issuer, url),
   };
 }
@@ -96,28 +99,32 @@ async function approve(issuer: string, url: string): Promise<{ callback: URL; pa
   return { callback: new URL(page.location), pages };
 }
 
-/** The host of a client metadata document, with TLS: SDKs require https. */
-async function startDocuments(t: Test, folder: string): Promise<{ url: string; certificate: string }> {
+/** The host of client metadata documents, with TLS: SDKs require https. */
+async function startDocuments(t: Test, folder: string): Promise<{ origin: string; certificate: string }> {
   const [key, cert] = [join(folder, 'key.pem'), join(folder, 'cert.pem')];
   const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
   const subject = ['-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1'];
   execFileSync('openssl', ['req', '-x509', ...curve, '-keyout', key, '-out', cert, ...subject], {
     stdio: 'pipe',
   });
-  const server = createServer({ key: readFileSync(key), cert: readFileSync(cert) }, (_, response) => {
-    response.writeHead(200, { 'content-type': 'application/json' }).end(
-      JSON.stringify({
-        client_id: url,
-        client_name: 'Notes client',
-        redirect_uris: [CALLBACK],
-        grant_types: ['authorization_code', 'refresh_token'],
-        response_types: ['code'],
-        token_endpoint_auth_method: 'none',
-      }),
-    );
-  }).listen(0, '127.0.0.1');
+  const server = createServer(
+    { key: readFileSync(key), cert: readFileSync(cert) },
+    ({ url = '' }, response) => {
+      const refreshes = !url.includes('without-refresh');
+      response.writeHead(200, { 'content-type': 'application/json' }).end(
+        JSON.stringify({
+          client_id: origin + url,
+          client_name: 'Notes client',
+          redirect_uris: [CALLBACK],
+          grant_types: ['authorization_code', ...(refreshes ? ['refresh_token'] : [])],
+          response_types: ['code'],
+          token_endpoint_auth_method: 'none',
+        }),
+      );
+    },
+  ).listen(0, '127.0.0.1');
   await once(server, 'listening');
   t.teardown(() => server.close());
-  const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}/client.json`;
-  return { url, certificate: cert };
+  const origin = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { origin, certificate: cert };
 }

@@ -112,7 +112,7 @@ for (const [name, library] of Object.entries(LIBRARIES)) {
   };
 
   t.test(`${name} connects with a client metadata document`, async (t) => {
-    const { clientMetadataUrl } = world;
+    const clientMetadataUrl = library === v2 ? world.clientMetadataUrl : world.withoutRefreshUrl;
     const memory = createMemory({ clientMetadataUrl });
     await connectsForPerson(t, memory);
     t.equal(memory.kept.client.client_id, clientMetadataUrl);
