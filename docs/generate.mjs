@@ -165,6 +165,7 @@ function serverOf(program) {
       ...{ emailSmtpUrl: 'smtp://localhost', factorEncryptionKey: `${secret}factors` },
       passkeys: true,
       deviceFlow: true,
+      approvals: true,
       clientRegistration: true,
     });
   }

@@ -9,6 +9,8 @@ import { resourceView } from '../../src/idp/resources/schemas.js';
 import {
   ACCESS_TOKEN_ALGORITHMS,
   type AccessTokenAlgorithm,
+  type ApprovalType,
+  FIELD_KINDS,
   KINDS,
   type Kind,
   type ResourceDocument,
@@ -82,6 +84,7 @@ export function define(group: CommandLine): void {
         answer(options, { resource: uri, client_id: resource.id, client_secret: secret }, SHOWN_ONCE);
       }),
     );
+  defineApproval(group.command('approval'));
   group
     .command('remove')
     .description('Remove an API; no further token is issued for it')
@@ -94,6 +97,58 @@ export function define(group: CommandLine): void {
       }),
     );
 }
+
+const ADD_APPROVAL = `Declare a kind of action for which the API demands the approval of a person (RFC 9396). Agents ask for it \
+with authorization_details of this type, whose fields are text, number or boolean, optional with a question mark. Needs IDP_APPROVALS=true.`;
+
+function defineApproval(group: CommandLine): void {
+  group
+    .description('Manage the kinds of actions that people approve: add, remove')
+    .examples('idp resource approval remove https://api.example.com payment');
+  group
+    .command('add')
+    .summary('Declare a kind of action that people approve')
+    .description(ADD_APPROVAL)
+    .argument('<uri>')
+    .argument('<type>', 'Its name in authorization_details')
+    .requiredOption('--sentence <text>', 'What the person reads; braces name fields')
+    .requiredOption('--fields <fields>', 'Fields of the details, separated by commas', parseFields)
+    .examples(
+      `idp resource approval add https://api.example.com payment \\
+      --sentence "Pay {amount} {currency} to {creditor}" \\
+      --fields amount=number,currency=text,creditor=text,reference=text?`,
+    )
+    .action((uri: string, name: string, { sentence, fields, ...options }: CommonOptions & ApprovalType) =>
+      changeApprovals(uri, { add: { name, sentence, fields } }, options),
+    );
+  group
+    .command('remove')
+    .description('Remove a kind of action; what was not decided yet is not issued any more')
+    .argument('<uri>')
+    .argument('<type>')
+    .examples('idp resource approval remove https://api.example.com payment')
+    .action((uri: string, remove: string, options: CommonOptions) =>
+      changeApprovals(uri, { remove }, options),
+    );
+}
+
+const changeApprovals = (
+  uri: string,
+  change: { add: ApprovalType } | { remove: string },
+  options: CommonOptions,
+): Promise<void> =>
+  withProvisioning({ create: false }, async ({ resources }) => {
+    const updated = await resources.changeApprovals(uri, change, COMMAND_SOURCE);
+    answer(options, viewOf(updated ?? unknown(uri), options));
+  });
+
+const parseFields = (text: string): ApprovalType['fields'] =>
+  parseList(text).map((part) => {
+    const [, name = '', kind, mark] = /^(\w+)=(\w+)(\?)?$/.exec(part) ?? [];
+    const known = FIELD_KINDS.find((one) => one === kind);
+    if (!known) throw new InvalidArgumentError(`Use name=kind, with one of ${FIELD_KINDS.join(', ')}.`);
+    return { name, kind: known, ...(mark && { optional: true as const }) };
+  });
 
 function describe(command: CommandLine): CommandLine {
   const [least, most] = [MIN_TOKEN_LIFETIME_SECONDS, MAX_TOKEN_LIFETIME_SECONDS];
@@ -182,6 +237,7 @@ function viewOf(resource: ResourceDocument, { json }: CommonOptions): Record<str
   return {
     ...view,
     scopes: view.scopes.map(({ name }) => name),
+    approval_types: view.approval_types.map(({ type }) => type),
     sensitive: view.scopes.flatMap(({ name, sensitive }) => (sensitive ? [name] : [])),
   };
 }

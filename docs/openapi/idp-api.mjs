@@ -124,7 +124,7 @@ export const oauth = {
     body: form(
       {
         grant_type: text(
-          '`authorization_code`, `refresh_token`, for agents `client_credentials`, or with IDP_DEVICE_FLOW `urn:ietf:params:oauth:grant-type:device_code`. For agents that act for people `urn:ietf:params:oauth:grant-type:token-exchange` (RFC 8693). With IDP_IDENTITY_ASSERTIONS also that for an identity assertion, and `urn:ietf:params:oauth:grant-type:jwt-bearer` with one.',
+          '`authorization_code`, `refresh_token`, for agents `client_credentials`, or with IDP_DEVICE_FLOW `urn:ietf:params:oauth:grant-type:device_code`. With IDP_APPROVALS `urn:openid:params:grant-type:ciba` for agents. For agents that act for people `urn:ietf:params:oauth:grant-type:token-exchange` (RFC 8693). With IDP_IDENTITY_ASSERTIONS also that for an identity assertion, and `urn:ietf:params:oauth:grant-type:jwt-bearer` with one.',
           { examples: ['authorization_code'] },
         ),
         code: text('The authorization code.', { writeOnly: true }),
@@ -133,6 +133,7 @@ export const oauth = {
         refresh_token: text('The refresh token.', { writeOnly: true }),
         assertion: text('An identity assertion of another provider (RFC 7523).', { writeOnly: true }),
         device_code: text('The device code (RFC 8628).', { writeOnly: true }),
+        auth_req_id: text('Of a request to /bc-authorize.', { writeOnly: true }),
         subject_token: text(
           'The token of a delegation, an access token that an agent hands on (RFC 8693), or for an identity assertion an id_token or a refresh token.',
           {
@@ -196,6 +197,32 @@ export const oauth = {
     errors: [
       ...['invalid_request', 'invalid_client', 'invalid_scope', 'invalid_target', 'unauthorized_client'],
       'RATE_LIMITED',
+    ],
+  },
+  'POST /bc-authorize': {
+    id: 'requestApproval',
+    summary: 'Ask a person to approve one action',
+    description:
+      'Only with IDP_APPROVALS, and for agents, with their `sub` as `client_id`. The person decides on a page, and the agent polls /token (CIBA, RFC 9396). The answer is the same if there is nobody of the name.',
+    body: form({
+      authorization_details: text(
+        'A JSON array with one object of a `type` that the API has declared, with its fields. Without it, `scope` and `resource` are required.',
+      ),
+      scope: text('Scopes of the API.'),
+      resource: text('The API, if several have declared the type.'),
+      login_hint: text('The user name or the e-mail address of the person.'),
+      login_hint_token: text(
+        'Instead of it, an access token with which the agent acts for the person at the API.',
+        { writeOnly: true },
+      ),
+      binding_message: text('What the agent shows as well, at most 100 characters.'),
+      requested_expiry: text('Seconds, at most 600. Default: 300.'),
+      ...CLIENT_FIELDS,
+    }),
+    errors: [
+      ...['invalid_request', 'invalid_client', 'invalid_scope', 'invalid_target', 'unauthorized_client'],
+      ...['invalid_authorization_details', 'invalid_binding_message', 'expired_login_hint_token'],
+      ...['access_denied', 'RATE_LIMITED'],
     ],
   },
   'POST /revoke': {

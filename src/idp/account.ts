@@ -42,9 +42,12 @@ export function createAccount(context: IdpContext, deps: AccountDependencies): A
 }
 
 /** What the account pages show and change. */
-function createSources({ audit, accountData }: IdpContext, deps: AccountDependencies): AccountSources {
+function createSources(
+  { audit, accountData, issuer }: IdpContext,
+  deps: AccountDependencies,
+): AccountSources {
   const { principals, directory, agents, verification } = deps.provisioning;
-  const { sessions, delegations } = deps.oidc;
+  const { sessions, delegations, approvals } = deps.oidc;
   const { consents, resources } = deps;
 
   /** In the words of the consent page; a scope that the API no longer has keeps its name. */
@@ -147,6 +150,17 @@ function createSources({ audit, accountData }: IdpContext, deps: AccountDependen
         await delegations.endOwn(person, id, { ip });
       },
     },
+    ...(approvals && {
+      approvals: {
+        list: async (sub: string) =>
+          (await approvals.list(sub)).map(({ stored, agent, target }) => ({
+            href: `${mountPath(issuer())}/approve/${stored.id}`,
+            agent: agent.name ?? agent.handle,
+            resource: target.resource.name,
+            expiresAt: stored.expiresAt,
+          })),
+      },
+    }),
     verification,
     factors: deps.secondFactor,
     passkeys: deps.passkeys,

@@ -6,6 +6,7 @@ import { mailCollection } from '../shared/email/store.js';
 import { factorCollection } from '../shared/factors/store.js';
 import { passkeyCollection, usedChallengeCollection } from '../shared/passkeys/store.js';
 import { groupCollection, memberCollection } from './groups/store.js';
+import { approvalRequestCollection } from './oidc/approvals/store.js';
 import { endedSessionsCollection, logoutNoticeCollection } from './oidc/backchannel/store.js';
 import { delegationCollection } from './oidc/delegations/store.js';
 import { deviceRequestCollection } from './oidc/device/store.js';
@@ -58,6 +59,7 @@ export function declareIdpCollections(store: Store): void {
     revocationCollection,
     deviceRequestCollection,
     delegationCollection,
+    approvalRequestCollection,
     permissionCollection,
     trustedIssuerCollection,
     subjectLinkCollection,

@@ -1,3 +1,4 @@
+import type { RequestSource } from '../core/http/routes.js';
 import { contributePasskeys } from '../shared/passkeys/store.js';
 import { createAccount } from './account.js';
 import { createReadPrincipal, openPermissions } from './agents.js';
@@ -13,6 +14,7 @@ import {
   openPasskeys,
 } from './logins.js';
 import { createIsVerified, RESERVED_CLAIMS } from './oidc/claims.js';
+import type { SignUp } from './oidc/directory.js';
 import { createGrantedAccess } from './oidc/granted-access.js';
 import { createOidcModule } from './oidc/module.js';
 import { clientRegistrationOf, idTokenAlgorithmsOf, uriRulesOf } from './options.js';
@@ -80,7 +82,10 @@ export async function openModules(context: IdpContext) {
     { complete, findPrincipal },
     registration?.metadataClients,
   );
-  const oidc = createOidcModule(context, {
+  const openApprovals = values.approvals
+    ? (await import('./oidc/approvals/service.js')).createApprovals
+    : undefined;
+  const oidcOptions = {
     locales: context.messages.locales,
     isSignUpOpen: isSignupOpen,
     clientRegistration: clientRegistrationOf(values),
@@ -89,7 +94,7 @@ export async function openModules(context: IdpContext) {
     groups,
     isVerified,
     granted,
-    signUp: async (input, source) => ({
+    signUp: async (input: Parameters<SignUp>[0], source: RequestSource) => ({
       ...(await principals.register({ ...input, kind: 'human' }, source)),
       groups: [],
     }),
@@ -97,8 +102,10 @@ export async function openModules(context: IdpContext) {
     passkeys,
     passkeySignUp: passkeys && createPasskeySignUp(passkeys, principals),
     trust: await openTrust(context),
+    mailApproval: mails?.approvalRequested,
     readDocument: documents.read,
-  });
+  };
+  const oidc = createOidcModule(context, oidcOptions, openApprovals);
   const shared = { provisioning, oidc, consents, resources, groups, permissions };
   const account = createAccount(context, { ...shared, directory, secondFactor, passkeys });
   const console = createConsoleModule(context, { ...shared, registration, email });

@@ -1,4 +1,5 @@
 import type { RequestSource } from '../../core/http/routes.js';
+import type { Effect } from '../../core/ops/commit.js';
 import type { FactorService } from '../../shared/factors/service.js';
 import type { PasskeyService } from '../../shared/passkeys/service.js';
 import type { PrincipalDirectory } from '../provisioning/directory.js';
@@ -92,6 +93,12 @@ export type SignUp = (
   input: { handle: string; password: string; name?: string },
   source: RequestSource,
 ) => Promise<Principal>;
+
+/** The mail that asks a person for an approval, for the commit of the request; undefined without an address. */
+export type ApprovalMail = (
+  person: Principal,
+  about: { id: string; agent: string; resource: string; link: string; expiresAt: number },
+) => Effect | undefined;
 
 /** The second factor of people. */
 export interface SecondFactor extends Pick<FactorService, 'verify' | 'begin' | 'pending' | 'confirm'> {

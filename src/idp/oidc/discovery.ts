@@ -76,7 +76,8 @@ const PROMPTS = ['none', 'login', 'consent', 'select_account'];
 
 /** Provider metadata (OIDC Discovery §3, RFC 8414 §2). */
 function providerMetadata({ issuer, resources, hasGroups }: Advertised, services: OidcServices) {
-  const { locales, isSignUpOpen, secondFactor, passkeys, keys, device, grantTypes } = services;
+  const { locales, isSignUpOpen, secondFactor, passkeys, keys, device, approvals, grantTypes } = services;
+  const types = resources.flatMap(({ approvals: declared = [] }) => declared.map(({ name }) => name));
   const { acceptsRegistration, acceptsMetadata } = services.clientRegistration;
   const { issuesAssertions, acceptsAssertions } = services;
   const hasResources = resources.length > 0;
@@ -98,6 +99,14 @@ function providerMetadata({ issuer, resources, hasGroups }: Advertised, services
     response_modes_supported: RESPONSE_MODES,
     // RFC 8628 §4
     ...(device && { device_authorization_endpoint: `${issuer}/device_authorization` }),
+    ...(approvals &&
+      hasResources && {
+        backchannel_authentication_endpoint: `${issuer}/bc-authorize`,
+        backchannel_token_delivery_modes_supported: ['poll'],
+        backchannel_user_code_parameter_supported: false,
+      }),
+    // RFC 9396 §10
+    ...(approvals && types.length > 0 && { authorization_details_types_supported: [...new Set(types)] }),
     grant_types_supported: grantTypes.supported(hasResources),
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: keys.algorithms,

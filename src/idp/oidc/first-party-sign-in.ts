@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Localized } from '../../core/http/messages.js';
 import { beginForm } from './authorize/begin-form.js';
 import type { FirstPartyPage } from './authorize/interaction-token.js';
 import type { SignInPages } from './authorize/pages.js';
@@ -26,14 +27,16 @@ export function createFirstPartySignIn(
       return user && token !== undefined ? { ...user, token } : null;
     },
 
-    /** Sends the sign-in form, which returns to the page. `handle` fills in the user name. */
+    /** Sends the sign-in form, which returns to the page. `handle` fills in the user name, and `problems` say why it is sent. */
     sendSignIn(
       request: FastifyRequest,
       reply: FastifyReply,
       page: FirstPartyPage,
       handle: string = '',
+      problems?: Localized[],
     ): FastifyReply {
-      const form = { token: beginForm(services, request, reply, page), handle };
+      const token = beginForm(services, request, reply, page);
+      const form = { token, handle, ...(problems && { problems }) };
       // The page needs a sign-in that no header can give, so there is no challenge.
       return pages.send(reply.code(401), signInPages.signIn(page, form));
     },

@@ -107,11 +107,14 @@ export const TOKEN_LIFETIME_SECONDS = 3600;
 
 export const CODE_LIFETIME_MS = MINUTE;
 
-/** From the request of the device, which a person has to notice and approve in another browser. */
-export const DEVICE_CODE_LIFETIME_MS = 10 * MINUTE;
+/** Longest lifetime of an access token for what a person has approved once. */
+export const APPROVED_LIFETIME_MS = 5 * MINUTE;
+
+/** Longest lifetime of a request that a person has to notice and approve in another browser. */
+export const PENDING_LIFETIME_MS = 10 * MINUTE;
 
 /** Longest lifetime of a grant without a refresh token, whose code was redeemed just before its expiration. */
-export const MAX_LIFETIME_WITHOUT_REFRESH_MS = DEVICE_CODE_LIFETIME_MS + TOKEN_LIFETIME_SECONDS * SECOND;
+export const MAX_LIFETIME_WITHOUT_REFRESH_MS = PENDING_LIFETIME_MS + TOKEN_LIFETIME_SECONDS * SECOND;
 
 /** Lifetime of an unused refresh token, and of its family in total. */
 export const REFRESH_IDLE_LIFETIME_MS = 30 * DAY;

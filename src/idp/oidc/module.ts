@@ -1,4 +1,5 @@
 import { authenticatedByRoute, type FastifyTypebox } from '../../core/http/routes.js';
+import type { createApprovals } from './approvals/service.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { pathMetadataPlugin } from './discovery.js';
 import { addJobs } from './jobs.js';
@@ -11,16 +12,21 @@ import { webfingerPlugin } from './webfinger.js';
 export type OidcModule = ReturnType<typeof createOidcModule>;
 
 /** OpenID Connect: authorization, tokens, sessions and logout. */
-export function createOidcModule(context: OidcContext, options: OidcModuleOptions) {
-  const services = createOidcServices(context, options);
+export function createOidcModule(
+  context: OidcContext,
+  options: OidcModuleOptions,
+  openApprovals: typeof createApprovals | undefined,
+) {
+  const services = createOidcServices(context, options, openApprovals);
   addJobs(services);
-  const { keys, sessions, backchannel, signIn, consents, delegationDocuments } = services;
+  const { keys, sessions, backchannel, signIn, consents, delegationDocuments, approvals } = services;
   context.accountData.add({
     delete: (sub) =>
       Promise.all([
         sessions.forget(sub),
         consents.forget(sub),
         delegationDocuments.deleteMany({ person: sub }),
+        approvals?.forget(sub),
       ]),
   });
   return {
@@ -37,6 +43,8 @@ export function createOidcModule(context: OidcContext, options: OidcModuleOption
     /** For pages of the provider itself. */
     signIn,
     sessions,
+    /** Absent if they are not enabled. */
+    approvals,
     delegations: options.granted.delegations,
     logoutFailures: backchannel.failures,
     /** The public keys, those of one algorithm in the order of their configuration. */

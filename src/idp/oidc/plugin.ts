@@ -31,8 +31,12 @@ export async function oidcPlugin(
   await fastify.register(logoutPlugin, services);
   await fastify.register(introspectionPlugin, services);
   await fastify.register(revocationsPlugin, services);
-  const { device } = services;
+  const { device, approvals } = services;
   if (device) await devicePlugin(fastify, { ...services, device });
+  if (approvals) {
+    const { approvalsPlugin } = await import('./approvals/plugin.js');
+    await approvalsPlugin(fastify, { ...services, approvals });
+  }
   const publish = async (open: FastifyTypebox): Promise<void> => {
     await discoveryPlugin(open, services);
     await tokensPlugin(open, services);

@@ -113,6 +113,11 @@ export const oidcOptions = {
     'IDP_DEVICE_FLOW',
     '1 lets people sign in to applications on devices without a browser, by entering a code at `/device` (RFC 8628). It applies to applications that were created with `idp client create --device`.',
   ),
+  approvals: option(Type.Boolean({ default: false }), {
+    env: 'IDP_APPROVALS',
+    doc: 'true lets agents ask a person to approve one action: the person gets an e-mail and decides on a page, and the agent gets an access token for it (CIBA, RFC 9396). `idp resource approval` says for which actions.',
+    shown: 'false',
+  }),
   identityAssertions: option(Type.Enum(['off', 'issue', 'accept', 'both'], { default: 'off' }), {
     env: 'IDP_IDENTITY_ASSERTIONS',
     doc: 'Whether idp issues identity assertions (ID-JAG) for other authorization servers, accepts those of other providers, or both: off, issue, accept or both. `idp audience` and `idp trusted-issuer` say for whom and of whom.',
@@ -194,6 +199,8 @@ export const PasskeySignUpBody = Closed({
 
 export type SignUpForm = Static<typeof SignUpBody>;
 
+const AuthorizationDetails = Type.Optional(Type.Array(Type.Record(Type.String(), Type.Unknown())));
+
 export const TokenResponseBody = Type.Object({
   access_token: Token,
   // `N_A` for a token that is no access token (RFC 8693 §2.2.1).
@@ -204,6 +211,8 @@ export const TokenResponseBody = Type.Object({
   refresh_token: Type.Optional(Token),
   // The token with which an agent gets further access tokens of a delegation.
   delegation_token: Type.Optional(Token),
+  // What a person has approved (RFC 9396 §7).
+  authorization_details: AuthorizationDetails,
   // Of a token exchange (RFC 8693 §2.2.1).
   issued_token_type: Type.Optional(Type.String()),
 });
@@ -236,4 +245,5 @@ export const IntrospectionResponse = Type.Object({
   cnf: Type.Optional(Type.Object({ jkt: Type.String() })),
   delegation: Type.Optional(Type.String()),
   act: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+  authorization_details: AuthorizationDetails,
 });

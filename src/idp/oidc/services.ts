@@ -1,4 +1,5 @@
 import { createOutbound } from '../../core/outbound/request.js';
+import type { createApprovals } from './approvals/service.js';
 import { createInteractionTokens } from './authorize/interaction-token.js';
 import { createSignInPages } from './authorize/pages.js';
 import { createAuthorization } from './authorize/service.js';
@@ -14,7 +15,12 @@ import { createGrantTypes } from './tokens/grant-types.js';
 /** What the routes and jobs of OpenID Connect use. */
 export type OidcServices = ReturnType<typeof createOidcServices>;
 
-export function createOidcServices(context: OidcContext, options: OidcModuleOptions) {
+/** @param open absent if approvals are not enabled */
+export function createOidcServices(
+  context: OidcContext,
+  options: OidcModuleOptions,
+  open: typeof createApprovals | undefined,
+) {
   const { values, production, issuer } = context;
   const shared = createShared(context, options);
   const reach = values.backchannelPrivateNetworks || !production ? 'private' : 'public';
@@ -26,6 +32,7 @@ export function createOidcServices(context: OidcContext, options: OidcModuleOpti
   const cookies = createCookies(issuer);
   const signInPages = createSignInPages(shared);
   const device = values.deviceFlow ? createDeviceFlow({ ...shared, sessions, backchannel }) : undefined;
+  const approvals = open?.({ ...shared, sessions });
   return {
     ...shared,
     backchannel,
@@ -36,6 +43,7 @@ export function createOidcServices(context: OidcContext, options: OidcModuleOpti
     signIn: createFirstPartySignIn({ ...shared, sessions, cookies, authorization, signInPages }),
     refusals: createRefusals(shared),
     device,
-    grantTypes: createGrantTypes(shared, device),
+    approvals,
+    grantTypes: createGrantTypes(shared, { device, approvals }),
   };
 }

@@ -8,7 +8,14 @@ import type { TrustService } from '../trust/service.js';
 import { createPushedAuthorization } from './authorize/pushed.js';
 import { createClaims, type IsVerified } from './claims.js';
 import { createClientAssertions } from './client-assertion.js';
-import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
+import type {
+  ApprovalMail,
+  Directory,
+  PasskeySignUp,
+  SecondFactor,
+  SignInPasskeys,
+  SignUp,
+} from './directory.js';
 import type { GrantedAccess } from './granted-access.js';
 import { createHintReader, createKeys, keyMaterial } from './keys.js';
 import { createProofs } from './proofs.js';
@@ -54,6 +61,8 @@ export interface OidcModuleOptions {
   passkeySignUp: PasskeySignUp | undefined;
   /** Which other providers are trusted; absent if identity assertions are not enabled. */
   trust: TrustService | undefined;
+  /** The mail that asks a person; absent without a mail server. */
+  mailApproval: ApprovalMail | undefined;
   /** Where clients publish their keys. */
   readDocument: Documents['read'];
 }

@@ -41,6 +41,8 @@ export interface GrantDocument {
   codeExpiresAt: number;
   /** Present if an agent gets the tokens, to act for the person. */
   delegation?: GrantedDelegation;
+  /** Present if an agent gets one token for what the person has approved. */
+  approval?: GrantedApproval;
   /** Absent while the code may be redeemed. */
   consumedAt?: number;
   /**
@@ -62,6 +64,51 @@ export interface GrantDocument {
   revokedAt?: number;
 }
 
+/** A request that a person decides elsewhere, while its client polls: of a device, or for an approval. */
+export interface PendingRequest {
+  /** The grant that follows an approval has the same digits. */
+  id: string;
+  /** SHA-256 of the code with which the client polls. */
+  codeHash: string;
+  clientId: string;
+  /** The scopes of the provider itself, separated by spaces. */
+  scope: string;
+  resources?: ResourceScopes[];
+  createdAt: number;
+  expiresAt: number;
+  /** Seconds between two polls. */
+  interval: number;
+  polledAt?: number;
+  state: 'pending' | 'approved' | 'denied';
+  /** Present when it is approved. */
+  approval?: Approval;
+}
+
+/** Who has approved a request, and in which session. */
+export interface Approval {
+  sub: string;
+  epoch?: number;
+  /** The session that the tokens belong to; absent if they outlive it. */
+  sid?: string;
+  amr?: string[];
+  authTime: number;
+  /** `revocations` of the consent. */
+  revocations?: number;
+  approvedAt: number;
+}
+
+/** What a person has approved an agent to do, once. */
+export interface GrantedApproval {
+  agent: string;
+  /** `epoch` of the agent. */
+  agentEpoch?: number;
+  /** Absent if scopes were approved only. */
+  details?: AuthorizationDetail;
+}
+
+/** One entry of `authorization_details` (RFC 9396 §2). */
+export type AuthorizationDetail = { type: string } & Record<string, string | number | boolean>;
+
 /** A delegation as it was when the person gave it. */
 export interface GrantedDelegation {
   id: string;
@@ -72,6 +119,10 @@ export interface GrantedDelegation {
   isClient?: true;
   expiresAt: number;
 }
+
+/** The agent that acts with the tokens of a grant. */
+export const actorOf = ({ delegation, approval }: Pick<GrantDocument, 'delegation' | 'approval'>) =>
+  delegation ?? approval;
 
 /** What audit records say about the end of a grant: its client, and for a delegation the `txn` of its tokens. */
 export const clientTrace = ({

@@ -1,5 +1,5 @@
 import { addressOf, mailboxOf } from '../../core/http/mailboxes.js';
-import { inDays, inHours, type Messages } from '../../core/http/messages.js';
+import { inDays, inHours, longTime, type Messages } from '../../core/http/messages.js';
 import { requestDetails } from '../../core/http/request-details.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import { type Clock, DAY, HOUR } from '../../core/kernel/clock.js';
@@ -24,6 +24,16 @@ type Recipient = Pick<
 
 /** Where a request came from, and the language of its answer. */
 type MailOrigin = Pick<RequestSource, 'ip' | 'browser' | 'acceptLanguage'>;
+
+interface ApprovalNotice {
+  /** Of the request. */
+  id: string;
+  /** Names. */
+  agent: string;
+  resource: string;
+  link: string;
+  expiresAt: number;
+}
 
 type PersonMail = Pick<Mail, 'key' | 'template' | 'values' | 'expiresAt'>;
 
@@ -169,6 +179,21 @@ export function createPersonMails(deps: MailDependencies) {
     /** @param source absent for the operator */
     secondFactorChanged: (person: Recipient, kind: 'added' | 'removed', source: MailOrigin | undefined) =>
       changed(person, source, `second-factor-${kind}`),
+
+    /** Names no details: an agent chooses them, and mails are read in more places than the page. */
+    approvalRequested(
+      person: Recipient & Pick<PrincipalDocument, 'metadata'>,
+      { id, agent, resource, link, expiresAt }: ApprovalNotice,
+    ) {
+      const { locale } = person.metadata ?? {};
+      const source = typeof locale === 'string' ? { ip: '', acceptLanguage: locale } : undefined;
+      return mailTo(person, source, {
+        key: `approval:${id}`,
+        template: 'approval-requested',
+        values: { agent, resource, link, until: longTime(expiresAt), ...greetingOf(person) },
+        expiresAt,
+      });
+    },
 
     /** @param source absent for the operator */
     passkeyChanged: (person: Recipient, kind: 'added' | 'removed', source: MailOrigin | undefined) =>

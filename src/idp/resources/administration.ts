@@ -9,11 +9,13 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import { type Change, nullIfTaken } from '../../core/storage/collection.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import type { Groups } from '../groups/service.js';
+import { approvalProblems, writtenFields } from './approvals.js';
 import { identifierProblem, isResourceUri } from './identifier.js';
 import { MAX_RESOURCES } from './service.js';
 import {
   ACCESS_TOKEN_ALGORITHMS,
   type AccessTokenAlgorithm,
+  type ApprovalType,
   type Kind,
   type ResourceCollection,
   type ResourceDocument,
@@ -238,6 +240,33 @@ export function createResourceAdministration(
       });
     },
 
+    /** Declares or removes a kind of action that people approve. `null` if the resource is unknown. @throws VALIDATION_ERROR */
+    changeApprovals: (
+      identifier: string,
+      change: { add: ApprovalType } | { remove: string },
+      source: RequestSource,
+    ): Promise<ResourceDocument | null> =>
+      decideAndCommit(commit, async () => {
+        const before = await find(identifier);
+        if (!before) return { result: null };
+        const { approvals: known = [], revision = null } = before;
+        const approvals =
+          'add' in change ? [...known, change.add] : known.filter(({ name }) => name !== change.remove);
+        if ('remove' in change && approvals.length === known.length)
+          insist([{ path: 'type', message: 'is no type of the resource' }]);
+        insist(approvalProblems(approvals));
+        const set = { updatedAt: clock.now() };
+        const altered: Change<ResourceDocument> =
+          approvals.length > 0 ? { set: { ...set, approvals } } : { set, unset: ['approvals'] };
+        const updated = applyChange(before, { ...altered, inc: { revision: 1 } });
+        const detail = changeDetail(auditedFields(before), auditedFields(updated));
+        const parts = [
+          resources.changing({ identifier, revision }, { ...altered, inc: { revision: 1 } }),
+          audit.entry({ event: 'resource.updated', subject: identifier, ...actorOf(source), detail }),
+        ];
+        return { parts, result: updated };
+      }),
+
     /**
      * Creates a new secret; the old one remains valid for a day, unless `atOnce`. `null` if the resource is unknown or is
      * rotated concurrently.
@@ -296,6 +325,7 @@ function auditedFields({
   admittedGroups = [],
   groupsClaim = 'none',
   algorithms: [algorithm] = ['EdDSA'],
+  approvals = [],
 }: ResourceDocument) {
   return {
     name,
@@ -308,5 +338,8 @@ function auditedFields({
     admittedGroups: admittedGroups.join(' '),
     groupsClaim,
     algorithm,
+    ...(approvals.length > 0 && {
+      approvals: approvals.map((type) => `${type.name}(${writtenFields(type)}): ${type.sentence}`).join('; '),
+    }),
   };
 }

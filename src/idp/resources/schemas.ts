@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import { After, Next, Timestamp, toTimestamp } from '../../core/http/schemas.js';
+import { writtenFields } from './approvals.js';
 import { ACCESS_TOKEN_ALGORITHMS, KINDS, type ResourceDocument } from './store.js';
 
 export const ResourceQuery = Type.Object({ after: After });
@@ -12,6 +13,10 @@ const ResourceView = Type.Object({
   name: Type.String(),
   scopes: Type.Array(
     Type.Object({ name: Type.String(), description: Type.String(), sensitive: Type.Boolean() }),
+  ),
+  approval_types: Type.Array(
+    Type.Object({ type: Type.String(), sentence: Type.String(), fields: Type.String() }),
+    { description: 'What people approve: `authorization_details` of these types, with these fields.' },
   ),
   token_lifetime_seconds: Type.Integer(),
   principal_kinds: Type.Array(Type.Enum(KINDS)),
@@ -40,6 +45,10 @@ export function resourceView(resource: ResourceDocument) {
       name,
       description,
       sensitive,
+    })),
+    approval_types: (resource.approvals ?? []).map(({ name, sentence, ...type }) => ({
+      ...{ type: name, sentence },
+      fields: writtenFields(type),
     })),
     token_lifetime_seconds: resource.tokenLifetimeSeconds,
     principal_kinds: resource.principalKinds,

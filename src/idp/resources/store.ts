@@ -16,6 +16,18 @@ export interface ResourceScope {
   sensitive?: true;
 }
 
+export const FIELD_KINDS = ['text', 'number', 'boolean'] as const;
+
+/** One kind of action for which the API demands the approval of a person (RFC 9396). */
+export interface ApprovalType {
+  /** The `type` of its authorization details. */
+  name: string;
+  /** What the person reads, with fields in braces: `Pay {amount} {currency} to {creditor}`. */
+  sentence: string;
+  /** All that its details contain beside `type`. */
+  fields: { name: string; kind: (typeof FIELD_KINDS)[number]; optional?: true }[];
+}
+
 /** An API that accepts access tokens of this provider (RFC 8707, RFC 9068). */
 export interface ResourceDocument {
   /** `res_…`, with which the API authenticates to introspect tokens. */
@@ -24,6 +36,8 @@ export interface ResourceDocument {
   identifier: string;
   name: string;
   scopes: ResourceScope[];
+  /** Absent without any. */
+  approvals?: ApprovalType[];
   tokenLifetimeSeconds: number;
   /** The kinds of principals that may get a token. */
   principalKinds: Kind[];

@@ -16,7 +16,14 @@ import {
   noticeIn,
   SessionBody,
 } from './schemas.js';
-import type { AccountSources, Application, Delegation, OwnedAgent, Session } from './sources.js';
+import type {
+  AccountSources,
+  Application,
+  Delegation,
+  OwnedAgent,
+  Session,
+  WaitingApproval,
+} from './sources.js';
 
 export interface AccountModuleOptions extends PersonGuardOptions {
   sources: AccountSources;
@@ -46,7 +53,8 @@ export interface Section {
 /** The page on which people see their account, with the forms to change it. */
 export async function accountPagePlugin(fastify: FastifyTypebox, options: AccountOptions): Promise<void> {
   const { guard, sources, pages, path } = options;
-  const { people, sessions, applications, agents, delegations, verification, factors, passkeys } = sources;
+  const { people, sessions, applications, agents, delegations, approvals, verification, factors, passkeys } =
+    sources;
   const config = access('person', { page: true });
   const recently = access('recent-person', { page: true });
 
@@ -121,16 +129,25 @@ export async function accountPagePlugin(fastify: FastifyTypebox, options: Accoun
     } = {},
   ): Promise<Page> {
     const { principal, session } = guard.personOf(request);
-    const [open, connected, answered = [], delegated = [], factor, factorRequiredFrom, owned = []] =
-      await Promise.all([
-        sessions.list(principal, session),
-        applications?.list(principal.id),
-        agents?.list(principal.id),
-        delegations?.list(principal.id),
-        factors?.stateOf(principal.id),
-        factors?.requiredFrom(principal),
-        passkeys?.list(principal.id),
-      ]);
+    const [
+      open,
+      connected,
+      answered = [],
+      delegated = [],
+      waiting = [],
+      factor,
+      factorRequiredFrom,
+      owned = [],
+    ] = await Promise.all([
+      sessions.list(principal, session),
+      applications?.list(principal.id),
+      agents?.list(principal.id),
+      delegations?.list(principal.id),
+      approvals?.list(principal.id),
+      factors?.stateOf(principal.id),
+      factors?.requiredFrom(principal),
+      passkeys?.list(principal.id),
+    ]);
     const view = {
       path: path(),
       handle: principal.handle,
@@ -144,6 +161,8 @@ export async function accountPagePlugin(fastify: FastifyTypebox, options: Accoun
         applications: connected.map(viewOfApplication),
         hasApplications: connected.length > 0,
       }),
+      approvals: waiting.map(viewOfApproval),
+      hasApprovals: waiting.length > 0,
       agents: answered.map(viewOfAgent),
       hasAgents: answered.length > 0,
       delegations: delegated.map(viewOfDelegation),
@@ -197,6 +216,11 @@ const viewOfDelegation = ({ id, agent, resource, permits, expiresAt, lastUsedAt 
   permits,
   until: message('account.until', { when: longTime(expiresAt) }),
   used: usedAt(lastUsedAt),
+});
+
+const viewOfApproval = ({ expiresAt, ...approval }: WaitingApproval) => ({
+  ...approval,
+  until: message('account.until', { when: longTime(expiresAt) }),
 });
 
 const viewOfAgent = ({ id, handle, name, purpose = '', expiresAt, lastUsedAt, isStopped }: OwnedAgent) => ({

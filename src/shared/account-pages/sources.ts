@@ -75,6 +75,10 @@ export interface AccountSources {
     list(sub: string): Promise<Delegation[]>;
     end(person: Person, id: string, source: RequestSource): Promise<void>;
   };
+  /** What waits for a decision of the person; absent if agents cannot ask for one. */
+  approvals?: {
+    list(sub: string): Promise<WaitingApproval[]>;
+  };
   /** Absent in a product without agents. */
   agents?: {
     /** Those for which the person answers. */
@@ -140,6 +144,16 @@ export interface Delegation {
   permits: readonly string[];
   expiresAt: number;
   lastUsedAt?: number;
+}
+
+/** A decision that an agent waits for, with a page of its own. */
+export interface WaitingApproval {
+  href: string;
+  /** The name of the agent. */
+  agent: string;
+  /** The name of the API. */
+  resource: string;
+  expiresAt: number;
 }
 
 /** An agent for which a person answers. */

@@ -18,7 +18,7 @@ export interface FirstPartyPage {
   /** The page, below the path of the issuer: `/admin/clients`. */
   returnTo: string;
   /** What the page belongs to, for its reader and for the audit. */
-  name: 'the console' | 'the account page' | 'the device page';
+  name: 'the console' | 'the account page' | 'the device page' | 'the page of an approval';
 }
 
 /** A sign-in or consent that ends with a response to an application. */

@@ -139,6 +139,7 @@ const DESTINATIONS = {
   'the console': 'sign-in.console',
   'the account page': 'sign-in.account',
   'the device page': 'sign-in.device',
+  'the page of an approval': 'sign-in.approval',
 } as const;
 
 /** Whether a new person could be the user of this request. */

@@ -1,7 +1,6 @@
 import { createHmac } from 'node:crypto';
-import { newToken, type Random } from '../../../core/kernel/secrets.js';
+import type { Random } from '../../../core/kernel/secrets.js';
 import { typedCode } from '../../../core/kernel/text.js';
-import { DEVICE_REQUEST } from './store.js';
 
 /** Consonants without Y: no code is a word, and none contains digits that resemble letters (RFC 8628 §6.1). */
 const ALPHABET = 'BCDFGHJKLMNPQRSTVWXZ';
@@ -38,13 +37,5 @@ export function hashUserCode(code: string, seed: string): string {
   return createHmac('sha256', key).update(code).digest('base64url');
 }
 
-/** A device code contains the id of its request, as other codes contain that of their grant. */
-const PREFIX = 'dc_';
-
-export const newDeviceCode = (requestId: string, random: Random): string =>
-  newToken(random, PREFIX + requestId.slice(DEVICE_REQUEST.length));
-
-export function requestIdOf(deviceCode: string): string | undefined {
-  const [, name] = /^dc_([0-9a-f]{32})[\w-]{43}$/.exec(deviceCode) ?? [];
-  return name === undefined ? undefined : DEVICE_REQUEST + name;
-}
+/** Prefix of the codes with which devices poll. */
+export const DEVICE_CODE = 'dc_';

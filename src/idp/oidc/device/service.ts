@@ -1,24 +1,23 @@
 import { deviceOf } from '../../../core/http/request-details.js';
 import type { RequestSource } from '../../../core/http/routes.js';
-import { FUTURE_TOLERANCE_MS, isUnexpired, MINUTE, SECOND } from '../../../core/kernel/clock.js';
-import { isSecretOf, newId, sha256 } from '../../../core/kernel/secrets.js';
+import { MINUTE, SECOND } from '../../../core/kernel/clock.js';
+import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import { createExpiryPurge } from '../../../core/ops/purge.js';
-import { nullIfTaken, type Write } from '../../../core/storage/collection.js';
+import { nullIfTaken } from '../../../core/storage/collection.js';
 import { fixedWindow } from '../../../core/throttle/throttle.js';
 import { ANY_PERSON, findRefusal } from '../admission.js';
 import { grantedScope, offeredScopes } from '../authorize/request.js';
 import type { BackchannelLogout } from '../backchannel/service.js';
 import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import { DEVICE_CODE_LIFETIME_MS } from '../grant-tokens.js';
+import { PENDING_LIFETIME_MS } from '../grant-tokens.js';
+import { createPendingRequests, INTERVAL } from '../pending.js';
 import { findTargets, scopesOf, type Target } from '../resources.js';
 import type { SessionService, SignedInUser } from '../sessions.js';
 import type { OidcShared } from '../shared.js';
-import { GRANT, type GrantDocument } from '../store.js';
 import type { TokenResponse } from '../tokens/issuance.js';
-import { redeemGrant } from '../tokens/redeem.js';
 import type { TokenRequest } from '../tokens/request.js';
-import { hashUserCode, newDeviceCode, newUserCode, readUserCode, requestIdOf } from './codes.js';
+import { DEVICE_CODE, hashUserCode, newUserCode, readUserCode } from './codes.js';
 import { DEVICE_REQUEST, type DeviceRequestDocument, deviceRequestCollection } from './store.js';
 
 /** The sign-in of a device (RFC 8628). */
@@ -30,15 +29,6 @@ export interface DeviceRequest extends DeviceRequestDocument {
   client: Client;
   targets: readonly Target[];
 }
-
-/** Seconds between two polls, and what each one that comes too early adds (RFC 8628 §3.5). */
-const INTERVAL = 5;
-
-/** A device counts from its receipt of the last response, and timers are inexact. */
-const EARLY_MS = SECOND;
-
-/** A longer interval than the lifetime of a code is not stored. */
-const MAX_INTERVAL = DEVICE_CODE_LIFETIME_MS / SECOND;
 
 /** Requests of one address block, and of one client, which bound what is stored. */
 const REQUESTS_OF_ADDRESS = fixedWindow('device.address', 30, 10 * MINUTE);
@@ -57,18 +47,21 @@ const MAX_SCOPE_LENGTH = 1024;
 export function createDeviceFlow(
   deps: OidcShared & { sessions: SessionService; backchannel: BackchannelLogout },
 ) {
-  const { store, jobs, grants, consents, sessions, backchannel, directory, resources } = deps;
-  const { throttle, seeds, commit, audit, clock, random } = deps;
+  const { store, jobs, consents, sessions, backchannel, directory, resources } = deps;
+  const { throttle, seeds, clock, random } = deps;
   const requests = deviceRequestCollection(store);
   jobs.add('device-request-purge', createExpiryPurge(requests, clock));
 
-  const isOpen = ({ expiresAt }: Pick<DeviceRequestDocument, 'expiresAt'>): boolean =>
-    isUnexpired(expiresAt, { now: clock.now(), life: DEVICE_CODE_LIFETIME_MS });
+  const pending = createPendingRequests(
+    requests,
+    { events: 'device', id: DEVICE_REQUEST, code: DEVICE_CODE },
+    deps,
+  );
 
   const findPending = async (userCode: string): Promise<DeviceRequestDocument | null> => {
     const hashes = seeds.map((seed) => hashUserCode(userCode, seed));
     const stored = await requests.findOne({ userCodeHash: { in: hashes } });
-    return stored && stored.state === 'pending' && isOpen(stored) ? stored : null;
+    return stored && stored.state === 'pending' && pending.isOpen(stored) ? stored : null;
   };
 
   /** The same for a code that this person has entered before, which is no guess. */
@@ -82,39 +75,6 @@ export function createDeviceFlow(
     const targets = await findTargets(names, scopes, resources);
     if ('error' in targets || findRefusal({ targets }, ANY_PERSON)) return null;
     return { ...stored, userCode, client, targets };
-  };
-
-  /** Stores a decision. Returns whether it is stored: by this call, or by the same form before. */
-  const decide = async (
-    { id, client }: DeviceRequest,
-    decision: Pick<DeviceRequestDocument, 'approval'> & { state: 'approved' | 'denied' },
-    by: { subject: string; ip: string },
-    writes: readonly (Write | undefined)[] = [],
-  ): Promise<boolean> => {
-    const now = clock.now();
-    const expiresAt = { gt: now, lte: now + DEVICE_CODE_LIFETIME_MS + FUTURE_TOLERANCE_MS };
-    const { committed } = await commit([
-      requests.changing({ id, state: 'pending', expiresAt }, { set: decision }),
-      ...writes,
-      audit.entry({ event: `device.${decision.state}`, ...by, detail: client.id }),
-    ]);
-    if (committed) return true;
-    const stored = await requests.findOne({ id });
-    return stored?.state === decision.state && stored.approval?.sub === decision.approval?.sub;
-  };
-
-  /** A poll before the decision: too early if the interval has not passed since the last one. */
-  const refusePending = async ({ id, polledAt, interval }: DeviceRequestDocument): Promise<Error> => {
-    const now = clock.now();
-    const isEarly = polledAt !== undefined && now < polledAt + interval * SECOND - EARLY_MS;
-    const isFirst =
-      !isEarly && (await requests.changeOne({ id, polledAt: polledAt ?? null }, { set: { polledAt: now } }));
-    if (isFirst) return oidcErrors.authorization_pending();
-    await requests.changeOne(
-      { id, interval: { lt: MAX_INTERVAL } },
-      { set: { polledAt: now }, inc: { interval: INTERVAL } },
-    );
-    return oidcErrors.slow_down();
   };
 
   return {
@@ -141,7 +101,7 @@ export function createDeviceFlow(
       // Until no other request has the user code.
       for (;;) {
         const id = newId(DEVICE_REQUEST, clock, random);
-        const [deviceCode, userCode] = [newDeviceCode(id, random), newUserCode(random)];
+        const [deviceCode, userCode] = [pending.newCode(id), newUserCode(random)];
         const isStored = await requests
           .insert({
             id,
@@ -153,12 +113,13 @@ export function createDeviceFlow(
             ...(place !== undefined && { place }),
             ...(system !== undefined && { system }),
             createdAt: now,
-            expiresAt: now + DEVICE_CODE_LIFETIME_MS,
+            expiresAt: now + PENDING_LIFETIME_MS,
             interval: INTERVAL,
             state: 'pending',
           })
           .then(() => true, nullIfTaken);
-        if (isStored) return { deviceCode, userCode, expiresIn: MAX_INTERVAL, interval: INTERVAL };
+        if (isStored)
+          return { deviceCode, userCode, expiresIn: PENDING_LIFETIME_MS / SECOND, interval: INTERVAL };
       }
     },
 
@@ -194,14 +155,17 @@ export function createDeviceFlow(
         ...(revocations > 0 && { revocations }),
         approvedAt: clock.now(),
       };
-      const by = { subject: principal.id, ip };
+      const by = { subject: principal.id, ip, detail: client.id };
       const notice = await backchannel.notice(client, session, scope);
-      return decide(request, { state: 'approved', approval }, by, [sessions.extending(session), notice]);
+      return pending.decide(request, { state: 'approved', approval }, by, [
+        sessions.extending(session),
+        notice,
+      ]);
     },
 
     /** Returns whether it is denied now. */
     deny: (request: DeviceRequest, { principal }: SignedInUser, ip: string): Promise<boolean> =>
-      decide(request, { state: 'denied' }, { subject: principal.id, ip }),
+      pending.decide(request, { state: 'denied' }, { subject: principal.id, ip, detail: request.client.id }),
 
     /**
      * Exchanges the device code for tokens, once.
@@ -211,23 +175,7 @@ export function createDeviceFlow(
     async poll(client: Client, request: TokenRequest): Promise<TokenResponse> {
       const refusal = mayNotBegin(client);
       if (refusal) throw refusal;
-      const { device_code: deviceCode } = request.fields;
-      if (!deviceCode) throw oidcErrors.invalid_request({ message: 'device_code is missing.' });
-      const id = requestIdOf(deviceCode);
-      const stored = id === undefined ? null : await requests.findOne({ id });
-      if (!stored || !isSecretOf(deviceCode, stored.codeHash) || stored.clientId !== client.id) {
-        throw oidcErrors.invalid_grant();
-      }
-      if (!isOpen(stored)) throw oidcErrors.expired_token();
-      if (stored.state === 'denied') throw oidcErrors.access_denied();
-      const grant = grantOf(stored);
-      if (!grant) throw await refusePending(stored);
-      // Before the code is used: after a crash in between, the next poll continues.
-      await grants.insert(grant).catch(nullIfTaken);
-      const response = await redeemGrant(client, grant, DEVICE_CODE_LIFETIME_MS, request, deps);
-      // No revocation as after the replay of a code: devices repeat a poll of which the response was lost.
-      if (!response) throw oidcErrors.invalid_grant();
-      return response;
+      return pending.poll(client, 'device_code', request);
     },
   };
 }
@@ -240,19 +188,3 @@ function mayNotBegin(client: Client): Error | undefined {
 
 const refuseTarget = (error: string, message: string): Error =>
   error === 'invalid_scope' ? oidcErrors.invalid_scope({ message }) : oidcErrors.invalid_target({ message });
-
-/** The grant of an approved request, the same for every poll. */
-function grantOf({ approval, ...request }: DeviceRequestDocument): GrantDocument | null {
-  if (request.state !== 'approved' || !approval) return null;
-  const { approvedAt, ...authentication } = approval;
-  return {
-    id: GRANT + request.id.slice(DEVICE_REQUEST.length),
-    codeHash: request.codeHash,
-    clientId: request.clientId,
-    scope: request.scope,
-    ...(request.resources && { resources: request.resources }),
-    ...authentication,
-    createdAt: approvedAt,
-    codeExpiresAt: request.expiresAt,
-  };
-}

@@ -1,3 +1,4 @@
+import type { Approvals } from '../approvals/service.js';
 import { exchangeTokens } from '../delegations/exchange.js';
 import type { DeviceFlow } from '../device/service.js';
 import type { AgentClient, Client } from '../directory.js';
@@ -10,7 +11,7 @@ import { issueToAgent } from './client-credentials.js';
 import type { TokenResponse } from './issuance.js';
 import { findByCode, redeemCode } from './redeem.js';
 import { refreshTokens } from './refresh.js';
-import { DEVICE_GRANT, TOKEN_EXCHANGE, type TokenRequest } from './request.js';
+import { CIBA_GRANT, DEVICE_GRANT, TOKEN_EXCHANGE, type TokenRequest } from './request.js';
 
 /** @param grant what `findGrant` has found */
 type Handler<Caller> = (
@@ -34,11 +35,11 @@ export interface GrantType {
   findGrant?(fields: TokenRequest['fields']): Promise<GrantDocument | null>;
 }
 
-/**
- * The grant types of the token endpoint.
- * @param device absent if the device flow is not enabled
- */
-export function createGrantTypes(deps: OidcShared, device: DeviceFlow | undefined) {
+/** The grant types of the token endpoint. `device` and `approvals` are absent if they are not enabled. */
+export function createGrantTypes(
+  deps: OidcShared,
+  { device, approvals }: { device: DeviceFlow | undefined; approvals: Approvals | undefined },
+) {
   const { resources, trust, issuesAssertions, acceptsAssertions } = deps;
   const exchange: Handler<Client> = (caller, request) => exchangeTokens(caller, request, deps);
   const redeem: Handler<Client> = (client, request, grant) => redeemCode(client, grant, request, deps);
@@ -77,6 +78,7 @@ export function createGrantTypes(deps: OidcShared, device: DeviceFlow | undefine
       needsSigningKey: true,
       clients: device.poll,
     },
+    [CIBA_GRANT]: approvals && { needsResource: true, agents: approvals.poll },
   };
   /** Token exchange for the assertion that another authorization server accepts. */
   const assertion: GrantType | undefined =

@@ -66,7 +66,11 @@ export async function findAccessTokenFor(
   // Each agent of a chain, as it was when it got the token; findOwner checks the delegation.
   if (claims.act && !(await areUnchanged(claims.act, deps))) return null;
   // An agent may be its own client.
-  if (grant.clientId !== grant.sub && !(await deps.directory.findClient(grant.clientId))) return null;
+  if (
+    ![grant.sub, grant.approval?.agent].includes(grant.clientId) &&
+    !(await deps.directory.findClient(grant.clientId))
+  )
+    return null;
   return (await findOwner(grant, deps)) ? claims : null;
 }
 

@@ -8,7 +8,7 @@ import { type NewAccessToken, refreshPrefix, TOKEN_LIFETIME_SECONDS } from '../g
 import type { TokenResponseBody } from '../schemas.js';
 import type { OidcShared } from '../shared.js';
 import { clientTrace, type GrantDocument } from '../store.js';
-import { signAccessToken } from './jwt-access-token.js';
+import { authorizationDetailsOf, signAccessToken } from './jwt-access-token.js';
 import { tokenTypeOf } from './key-binding.js';
 
 export type TokenResponse = Static<typeof TokenResponseBody>;
@@ -46,6 +46,7 @@ export async function createTokenResponse(
     ...(issued.scope.split(' ').includes('openid') && {
       id_token: await signIdToken(client, grant, principal, issued, deps),
     }),
+    ...authorizationDetailsOf(grant),
     ...(issued.refreshToken !== undefined && {
       [refreshPrefix(grant) === 'dt_' ? 'delegation_token' : 'refresh_token']: issued.refreshToken,
     }),
@@ -87,7 +88,7 @@ function signIdToken(
  * delegation since.
  */
 export async function findOwner(
-  { sub, sid, epoch, clientId, revocations = 0, delegation }: GrantDocument,
+  { sub, sid, epoch, clientId, revocations = 0, delegation, approval }: GrantDocument,
   { directory, consents, delegations }: OidcShared,
 ): Promise<Principal | null> {
   // Only people have sessions, so both documents are read in one round trip.
@@ -96,6 +97,8 @@ export async function findOwner(
     sid === undefined ? [await finding] : await Promise.all([finding, consents.find(sub, clientId)]);
   if (principal?.epoch !== epoch) return null;
   if (delegation && !(await delegations.find(delegation.id))) return null;
+  const agent = approval && (await directory.findPrincipal(approval.agent));
+  if (approval && (!agent || agent.epoch !== approval.agentEpoch)) return null;
   // Only people can revoke the access of an application.
   if (principal?.kind !== 'human') return principal;
   const current = consent ?? (await consents.find(sub, clientId));

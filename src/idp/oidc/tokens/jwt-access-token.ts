@@ -3,7 +3,7 @@ import { AMR, acrOf, filterGroups } from '../claims.js';
 import type { Principal } from '../directory.js';
 import { algorithmsOf, namesIn, type Resource, type Target } from '../resources.js';
 import type { OidcShared } from '../shared.js';
-import type { GrantDocument } from '../store.js';
+import { type AuthorizationDetail, actorOf, type GrantDocument } from '../store.js';
 import { confirmationOf } from './key-binding.js';
 
 /** Access tokens for resources (RFC 9068). */
@@ -36,6 +36,8 @@ export interface AccessTokenClaims {
   /** The agents that act for the person, the current one outermost (RFC 8693 §4.1), and the delegation. */
   act?: ActorClaim;
   delegation?: string;
+  /** What a person has approved once (RFC 9396 §9.1). */
+  authorization_details?: AuthorizationDetail[];
   /** The groups that the resource is shown. */
   groups?: string[];
   /** How and when a person signed in; absent for agents. */
@@ -90,6 +92,7 @@ export function signAccessToken(
   { keys, claimsOf, issuer, clock }: OidcShared,
 ): Promise<string> {
   const now = toSeconds(clock.now());
+  const actor = actorOf(grant);
   const granted = namesIn(scope).filter((name) => scopes.includes(name));
   const groups = showsGroups ? filterGroups(resource.groupsClaim ?? 'none', principal.groups) : undefined;
   const claims = {
@@ -109,16 +112,20 @@ export function signAccessToken(
       acr: grant.acr ?? acrOf(grant.amr),
       amr: grant.amr ?? [...AMR.password],
     }),
-    ...(grant.delegation && {
-      act: actorClaim({ id: grant.delegation.agent, epoch: grant.delegation.agentEpoch }, issuer()),
-      delegation: grant.delegation.id,
-    }),
+    ...(actor && { act: actorClaim({ id: actor.agent, epoch: actor.agentEpoch }, issuer()) }),
+    ...(grant.delegation && { delegation: grant.delegation.id }),
+    ...authorizationDetailsOf(grant),
     ...(endsWithSession(grant) && { sid: grant.sid }),
     ...confirmationOf(key),
   };
   // No scope of the provider, so that neither a name nor an e-mail address reaches the resource.
   return keys.sign({ ...claimsOf(principal, ''), ...claims }, algorithmsOf(resource)[0], TYPE);
 }
+
+export const authorizationDetailsOf = ({
+  approval,
+}: GrantDocument): Pick<AccessTokenClaims, 'authorization_details'> =>
+  approval?.details ? { authorization_details: [approval.details] } : {};
 
 /** Whether the tokens of a grant are valid only as long as its session. */
 const endsWithSession = ({ sid, scope }: GrantDocument): boolean =>

@@ -65,7 +65,7 @@ function handlerOf({ agents, clients, needsSigningKey }: GrantType, client: Clie
     throw oidcErrors.unauthorized_client({
       message: client.agent
         ? 'An agent cannot use this grant type.'
-        : 'Only agents may use client_credentials, with their sub as client_id.',
+        : 'Only agents may use this grant type, with their sub as client_id.',
     });
   if (needsSigningKey && !keys.algorithms.includes(client.idTokenAlg ?? 'EdDSA'))
     throw oidcErrors.unauthorized_client();

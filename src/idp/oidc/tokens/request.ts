@@ -24,6 +24,9 @@ export interface TokenRequest {
 /** The grant type of devices (RFC 8628 §3.4). */
 export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 
+/** The grant type of approvals (CIBA §10.1). */
+export const CIBA_GRANT = 'urn:openid:params:grant-type:ciba';
+
 /** The grant type of token exchange (RFC 8693 §2.1). */
 export const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
 

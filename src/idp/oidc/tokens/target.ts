@@ -2,10 +2,10 @@ import { SECOND } from '../../../core/kernel/clock.js';
 import { findRefusal } from '../admission.js';
 import type { Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
+import { APPROVED_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { Target } from '../resources.js';
 import type { OidcShared } from '../shared.js';
-import type { GrantDocument } from '../store.js';
+import { actorOf, type GrantDocument } from '../store.js';
 import { permittedTarget } from './permit.js';
 
 const refuse = (message: string) => oidcErrors.invalid_target({ message });
@@ -17,7 +17,11 @@ const refuse = (message: string) => oidcErrors.invalid_target({ message });
  * @throws invalid_target
  */
 export async function chooseTarget(
-  { resources: granted = [], delegation }: Pick<GrantDocument, 'resources' | 'delegation'>,
+  {
+    resources: granted = [],
+    delegation,
+    approval,
+  }: Pick<GrantDocument, 'resources' | 'delegation' | 'approval'>,
   named: readonly string[],
   principal: Principal,
   ip: string,
@@ -37,7 +41,8 @@ export async function chooseTarget(
   const grantedThere = granted.find((one) => one.resource === (resource?.identifier ?? identifier));
   if (!grantedThere) throw refuse('The resource was not authorized.');
   if (!resource) throw refuse('The resource is not registered any more.');
-  const agent = delegation && (await directory.findPrincipal(delegation.agent));
+  const actor = actorOf({ ...(delegation && { delegation }), ...(approval && { approval }) });
+  const agent = actor && (await directory.findPrincipal(actor.agent));
   const targets = [{ resource }];
   const refusal =
     findRefusal({ targets, ip }, principal) ??
@@ -48,6 +53,7 @@ export async function chooseTarget(
     resource,
     scopes: grantedThere.scopes.filter(isOffered),
     ...(delegation && { until: delegation.expiresAt }),
+    ...(approval && { until: deps.clock.now() + APPROVED_LIFETIME_MS }),
   };
   if (agent) return permittedTarget(agent, target, { ip, isDelegated: true }, deps);
   return principal.kind === 'agent' ? permittedTarget(principal, target, { ip }, deps) : target;

@@ -1,0 +1,143 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { longTime, message } from '../../../core/http/messages.js';
+import type { Page } from '../../../core/http/pages.js';
+import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
+import { isRecent, MINUTE } from '../../../core/kernel/clock.js';
+import { createFormTokens } from '../../../shared/console-kit/forms.js';
+import { viewOfTarget } from '../authorize/pages.js';
+import { AMR } from '../claims.js';
+import { isSelfRegistered } from '../directory.js';
+import { oidcErrors } from '../errors.js';
+import type { FirstPartySignIn } from '../first-party-sign-in.js';
+import { INTERVAL } from '../pending.js';
+import { AnyForm } from '../schemas.js';
+import type { OidcServices } from '../services.js';
+import { mountPath } from '../sessions.js';
+import { authenticateClientOrAgent, isAgent } from '../tokens/agents.js';
+import { readCredentials, readResources } from '../tokens/request.js';
+import { fieldsOf, sentenceOf } from './details.js';
+import { ApprovalDecisionBody, ApprovalParams, ApprovalResponse } from './schemas.js';
+import type { ApprovalRequest, Approvals } from './service.js';
+
+type User = NonNullable<Awaited<ReturnType<FirstPartySignIn['userOf']>>>;
+
+/** How old the sign-in may be with which a person decides. */
+const SIGN_IN_AGE_MS = 5 * MINUTE;
+
+/** The endpoint for agents (CIBA §7), and the page on which a person decides. */
+export async function approvalsPlugin(
+  fastify: FastifyTypebox,
+  services: OidcServices & { approvals: Approvals },
+): Promise<void> {
+  const { approvals, signIn, passkeys, pages, directory, issuer, clock } = services;
+  const config = access('public', { page: true });
+
+  fastify.post(
+    '/bc-authorize',
+    { config: access('client'), schema: { body: AnyForm, response: { 200: ApprovalResponse } } },
+    async (request, reply) => {
+      const credentials = readCredentials(request);
+      const agent = await authenticateClientOrAgent(credentials, services);
+      if (!isAgent(agent))
+        throw oidcErrors.unauthorized_client({
+          message: 'Only agents ask for approvals, with their sub as client_id.',
+        });
+      const asked = { fields: credentials.body, resources: readResources(request.body) };
+      const { code, expiresIn } = await approvals.begin(agent, asked, requestSource(request));
+      reply.header('pragma', 'no-cache');
+      return { auth_req_id: code, expires_in: expiresIn, interval: INTERVAL };
+    },
+  );
+
+  fastify.get('/approve/:request', { config, schema: { params: ApprovalParams } }, async (request, reply) => {
+    const { request: id } = request.params;
+    const user = await signIn.userOf(request);
+    if (!user) return sendSignIn(request, reply, id);
+    const found = await approvals.find(id, user.principal.id);
+    if (found?.stored.state !== 'pending') return sendOutcome(reply, found);
+    if (await mustSignIn(user)) return sendSignIn(request, reply, id, user);
+    return pages.send(reply, await pageOf(found, user));
+  });
+
+  fastify.post(
+    '/approve/:request',
+    { config, schema: { params: ApprovalParams, body: ApprovalDecisionBody } },
+    async (request, reply) => {
+      const { request: id } = request.params;
+      const { form, decision } = request.body;
+      const user = await signIn.userOf(request);
+      if (!user) return sendSignIn(request, reply, id);
+      const found = await approvals.find(id, user.principal.id);
+      if (found?.stored.state !== 'pending') return sendOutcome(reply, found);
+      if (await mustSignIn(user)) return sendSignIn(request, reply, id, user);
+      if (!formsOf(user, id).isValid(form)) return pages.send(reply.code(403), await pageOf(found, user));
+      await approvals.decide(found, decision, user, requestSource(request).ip);
+      // Another form may have been faster, or the request has ended in between.
+      return sendOutcome(reply, await approvals.find(id, user.principal.id));
+    },
+  );
+
+  const formsOf = ({ token }: User, id: string) =>
+    createFormTokens({ secret: `approval ${token} ${id}`, clock });
+
+  const sendSignIn = (request: FastifyRequest, reply: FastifyReply, id: string, user?: User) =>
+    signIn.sendSignIn(
+      request,
+      reply,
+      {
+        returnTo: /^apr_[0-9a-f]{32}$/.test(id) ? `/approve/${id}` : '/account',
+        name: 'the page of an approval',
+      },
+      user?.principal.handle,
+      user && [message('approval.sign-in')],
+    );
+
+  /** Whether the person has to sign in again: it is too long ago, or was without the passkey that the person has. */
+  const mustSignIn = async ({ principal, session }: User): Promise<boolean> => {
+    const isFresh = isRecent(session.authTime, { now: clock.now(), within: SIGN_IN_AGE_MS });
+    const isByPasskey = session.amr?.includes(AMR.passkey[0]) === true;
+    return !isFresh || (!isByPasskey && (await passkeys?.has(principal.id)) === true);
+  };
+
+  const sendOutcome = (reply: FastifyReply, found: ApprovalRequest | null): FastifyReply => {
+    if (found?.stored.state === 'approved')
+      return pages.send(reply, { template: 'approval-allowed', view: namesIn(found) });
+    if (found?.stored.state === 'denied')
+      return pages.send(reply, { template: 'approval-denied', view: namesIn(found) });
+    return pages.send(reply.code(404), { template: 'approval-gone', view: {} });
+  };
+
+  const namesIn = ({ agent, target }: ApprovalRequest) => ({
+    agentName: agent.name ?? agent.handle,
+    resourceName: target.resource.name,
+  });
+
+  const ownerOf = async (owner: string): Promise<string> =>
+    owner.startsWith('group:')
+      ? owner.slice('group:'.length)
+      : ((await directory.findPrincipal(owner))?.handle ?? owner);
+
+  async function pageOf(request: ApprovalRequest, user: User): Promise<Page> {
+    const { stored, agent, target } = request;
+    const { details, bindingMessage } = stored;
+    return {
+      template: 'approval',
+      view: {
+        action: `${mountPath(issuer())}/approve/${stored.id}`,
+        form: formsOf(user, stored.id).issue(),
+        handle: user.principal.handle,
+        ...namesIn(request),
+        agentHandle: agent.handle,
+        isAgentUnverified: isSelfRegistered(agent),
+        owner: agent.owner === undefined ? undefined : await ownerOf(agent.owner),
+        purpose: agent.purpose,
+        ...viewOfTarget(target, false),
+        hasScopes: target.scopes.length > 0,
+        sentence: details && sentenceOf(details, target.resource),
+        fields: details && fieldsOf(details),
+        bindingMessage,
+        until: message('approval.until', { when: longTime(stored.expiresAt) }),
+      },
+    };
+  }
+}

@@ -1,0 +1,284 @@
+import type { RequestSource } from '../../../core/http/routes.js';
+import { DisplayName, matchesSchema } from '../../../core/http/schemas.js';
+import { DAY, MINUTE, SECOND } from '../../../core/kernel/clock.js';
+import { newId, sha256 } from '../../../core/kernel/secrets.js';
+import { charactersIn } from '../../../core/kernel/text.js';
+import { createExpiryPurge } from '../../../core/ops/purge.js';
+import { fixedWindow } from '../../../core/throttle/throttle.js';
+import { findRefusal } from '../admission.js';
+import type { RuleViolation } from '../authorize/rules.js';
+import type { Principal } from '../directory.js';
+import { oidcErrors } from '../errors.js';
+import { PENDING_LIFETIME_MS } from '../grant-tokens.js';
+import { createPendingRequests, INTERVAL } from '../pending.js';
+import { findTargets, type Target } from '../resources.js';
+import type { SessionService, SignedInUser } from '../sessions.js';
+import type { OidcShared } from '../shared.js';
+import type { AgentClient } from '../tokens/agents.js';
+import { findAccessTokenFor } from '../tokens/introspection.js';
+import type { TokenResponse } from '../tokens/issuance.js';
+import type { TokenRequest } from '../tokens/request.js';
+import { hashOf, isDeclared, readDetails } from './details.js';
+import { APPROVAL_REQUEST, type ApprovalRequestDocument, approvalRequestCollection } from './store.js';
+
+/** What an agent asks a person to approve once (CIBA): the request, the decision, and the access token for it. */
+export type Approvals = ReturnType<typeof createApprovals>;
+
+/** A request with all that its page shows. */
+export interface ApprovalRequest {
+  stored: ApprovalRequestDocument;
+  agent: Principal;
+  target: Target;
+}
+
+type Fields = TokenRequest['fields'];
+
+const DEFAULT_LIFETIME_SECONDS = 300;
+const MAX_BINDING_MESSAGE = 100;
+
+/** Undecided requests of one agent to one person. */
+const MAX_OPEN = 3;
+
+/** Requests of one address block and of one client, which bound what is stored. */
+const REQUESTS_OF_ADDRESS = fixedWindow('approval.address', 300, 10 * MINUTE);
+const REQUESTS_OF_CLIENT = fixedWindow('approval.client', 300, 10 * MINUTE);
+
+/** Mails to one person of all agents. Further requests wait on the account page. */
+const MAILS_TO_PERSON = fixedWindow('approval.mails', 20, DAY);
+
+export function createApprovals(deps: OidcShared & { sessions: SessionService }) {
+  const { store, jobs, resources, directory, sessions, mailApproval, issuer } = deps;
+  const { throttle, commit, audit, clock, random } = deps;
+  const requests = approvalRequestCollection(store);
+  jobs.add('approval-request-purge', createExpiryPurge(requests, clock));
+  const pending = createPendingRequests(
+    requests,
+    {
+      events: 'approval',
+      id: APPROVAL_REQUEST,
+      code: 'ar_',
+      more: ({ agent, agentEpoch, details }: ApprovalRequestDocument) => ({
+        approval: {
+          agent,
+          ...(agentEpoch !== undefined && { agentEpoch }),
+          ...(details && { details }),
+        },
+      }),
+    },
+    deps,
+  );
+
+  const traceOf = (request: ApprovalRequestDocument): string =>
+    [
+      request.agent,
+      request.resources?.[0]?.resource,
+      pending.grantIdOf(request),
+      ...(request.details ? [hashOf(request.details)] : []),
+    ].join(' ');
+
+  /** What the agent asks for at one resource. @throws invalid_authorization_details, invalid_target, invalid_scope */
+  const readTarget = async (fields: Fields, named: readonly string[]) => {
+    const { authorization_details: text, scope } = fields;
+    const read = text === undefined ? undefined : await readDetails(text, named, resources);
+    if (read && 'error' in read) throw refusalOf(read);
+    const { resource, details } = read ?? {};
+    const found = await findTargets(resource ? [resource.identifier] : named, scope, resources);
+    if ('error' in found) throw refusalOf(found);
+    const [target, ...others] = found;
+    if (!target || others.length > 0)
+      throw oidcErrors.invalid_target({ message: 'Ask for the approval at one resource.' });
+    // Details alone stand for no scope.
+    const asked: Target = { resource: target.resource, scopes: target.isDefault ? [] : target.scopes };
+    if (!details && asked.scopes.length === 0)
+      throw oidcErrors.invalid_request({
+        message: 'Send authorization_details, or a scope of the resource.',
+      });
+    return { target: asked, details };
+  };
+
+  /** The person that a hint names. `null` if there is none. @throws invalid_request, expired_login_hint_token */
+  const findPerson = async (fields: Fields, agent: Principal, { resource }: Target) => {
+    const { login_hint: hint, login_hint_token: token } = fields;
+    if ((hint === undefined) === (token === undefined) || fields['id_token_hint'] !== undefined)
+      throw oidcErrors.invalid_request({ message: 'Send either login_hint or login_hint_token.' });
+    if (hint !== undefined) {
+      const named = await directory.findByName(hint);
+      return named && directory.findPrincipal(named.id);
+    }
+    const claims = await findAccessTokenFor(resource, token ?? '', deps);
+    if (claims?.act?.sub !== agent.id) throw oidcErrors.expired_login_hint_token();
+    return directory.findPrincipal(claims.sub);
+  };
+
+  /** The person, if they may be asked once more. */
+  const findAskable = async (person: Principal | null, agent: Principal, target: Target) => {
+    if (person?.kind !== 'human' || findRefusal({ targets: [target] }, person)) return null;
+    const where = {
+      ...{ sub: person.id, clientId: agent.id, state: 'pending' as const },
+      expiresAt: { gt: clock.now() },
+    };
+    return (await requests.count(where, MAX_OPEN)) < MAX_OPEN ? person : null;
+  };
+
+  /** A request with what it is about, if it is as when it was made. */
+  const complete = async (stored: ApprovalRequestDocument): Promise<ApprovalRequest | null> => {
+    const [{ resource: identifier, scopes } = { resource: '', scopes: [] }] = stored.resources ?? [];
+    const [agent, resource] = await Promise.all([
+      directory.findPrincipal(stored.agent),
+      resources.find(identifier),
+    ]);
+    if (!agent || agent.epoch !== stored.agentEpoch || !resource) return null;
+    const isKnown = stored.details === undefined || isDeclared(stored.details, resource);
+    const target = { resource, scopes };
+    return isKnown && !findRefusal({ targets: [target], isDelegated: true }, agent)
+      ? { stored, agent, target }
+      : null;
+  };
+
+  return {
+    /**
+     * Asks a person. The answer is the same if there is none of this name.
+     * @throws invalid_request, invalid_scope, invalid_target, invalid_authorization_details, invalid_binding_message, RATE_LIMITED
+     */
+    async begin(
+      { principal: agent }: AgentClient,
+      { fields, resources: named }: { fields: Fields; resources: readonly string[] },
+      { ip }: Pick<RequestSource, 'ip'>,
+    ): Promise<{ code: string; expiresIn: number }> {
+      await throttle.count(REQUESTS_OF_ADDRESS, ip);
+      await throttle.countKey(REQUESTS_OF_CLIENT, agent.id, ip);
+      const { binding_message: bindingMessage, requested_expiry: expiry } = fields;
+      if (bindingMessage !== undefined && !isBindingMessage(bindingMessage))
+        throw oidcErrors.invalid_binding_message();
+      const expiresIn = readExpiry(expiry);
+      const { target, details } = await readTarget(fields, named);
+      const refusal = findRefusal({ targets: [target], isDelegated: true, ip }, agent);
+      if (refusal?.isByScope) throw oidcErrors.invalid_scope({ message: refusal.description });
+      if (refusal) throw oidcErrors.invalid_target({ message: refusal.description });
+      const person = await findPerson(fields, agent, target);
+      // By the name that the agent has given, whether or not there is a person.
+      const asked = sha256(JSON.stringify([agent.id, fields['login_hint']?.toLowerCase() ?? person?.id]));
+      const now = clock.now();
+      const open = { asked, state: 'pending', expiresAt: { gt: now } } as const;
+      if ((await requests.count(open, MAX_OPEN)) >= MAX_OPEN) throw tooMany();
+      const askable = await findAskable(person, agent, target);
+      const { resource, scopes } = target;
+      const id = newId(APPROVAL_REQUEST, clock, random);
+      const code = pending.newCode(id);
+      const request: ApprovalRequestDocument = {
+        ...{ id, asked, codeHash: sha256(code), clientId: agent.id, scope: '' },
+        resources: [{ resource: resource.identifier, scopes }],
+        agent: agent.id,
+        ...(agent.epoch !== undefined && { agentEpoch: agent.epoch }),
+        ...(askable && { sub: askable.id }),
+        ...(details && { details }),
+        ...(bindingMessage !== undefined && { bindingMessage }),
+        createdAt: now,
+        expiresAt: now + expiresIn * SECOND,
+        interval: INTERVAL,
+        state: 'pending',
+      };
+      const isMailed =
+        askable && mailApproval && (await throttle.tryCountKey(MAILS_TO_PERSON, askable.id, ip));
+      await commit([
+        requests.inserting(request),
+        audit.entry({
+          event: 'approval.requested',
+          ...(askable && { subject: askable.id }),
+          ip,
+          detail: traceOf(request),
+        }),
+        isMailed
+          ? mailApproval(askable, {
+              id,
+              agent: agent.name ?? agent.handle,
+              resource: resource.name,
+              link: `${issuer()}/approve/${id}`,
+              expiresAt: request.expiresAt,
+            })
+          : undefined,
+      ]);
+      return { code, expiresIn };
+    },
+
+    /** The request of a page, decided or not, for the person whom it asks. `null` if there is none, or it has ended. */
+    async find(id: string, sub: string): Promise<ApprovalRequest | null> {
+      const stored = /^apr_[0-9a-f]{32}$/.test(id) ? await requests.findOne({ id }) : null;
+      return stored?.sub === sub && pending.isOpen(stored) ? complete(stored) : null;
+    },
+
+    /** What waits for a person, the latest first. */
+    async list(sub: string): Promise<ApprovalRequest[]> {
+      const where = { sub, state: 'pending' as const, expiresAt: { gt: clock.now() } };
+      const { items } = await requests.page({ where, sort: 'id', desc: true, limit: 100 });
+      return (await Promise.all(items.map(complete))).filter((one) => one !== null);
+    },
+
+    /** Returns whether it is decided so now. */
+    async decide(
+      { stored, target }: ApprovalRequest,
+      decision: 'allow' | 'deny',
+      { principal, session }: SignedInUser,
+      ip: string,
+    ): Promise<boolean> {
+      const by = { subject: principal.id, ip, detail: traceOf(stored) };
+      if (decision === 'deny') return pending.decide(stored, { state: 'denied' }, by);
+      if (findRefusal({ targets: [target] }, principal)) return false;
+      const approval = {
+        sub: principal.id,
+        ...(principal.epoch !== undefined && { epoch: principal.epoch }),
+        ...(session.amr && { amr: session.amr }),
+        authTime: session.authTime,
+        approvedAt: clock.now(),
+      };
+      return pending.decide(stored, { state: 'approved', approval }, by, [sessions.extending(session)]);
+    },
+
+    /**
+     * Exchanges `auth_req_id` for an access token, once (CIBA §10.1).
+     * @throws authorization_pending, slow_down, access_denied, expired_token, invalid_grant, invalid_request, invalid_target
+     */
+    poll: (agent: AgentClient, request: TokenRequest): Promise<TokenResponse> =>
+      pending.poll(agent, 'auth_req_id', request, ({ id, sub, approval, resources: [granted] = [] }) =>
+        audit.record({
+          event: 'approval.used',
+          subject: sub,
+          ip: request.ip,
+          detail: [
+            agent.id,
+            granted?.resource,
+            id,
+            ...(approval?.details ? [hashOf(approval.details)] : []),
+          ].join(' '),
+        }),
+      ),
+
+    /** Removes what was asked of a person who is deleted. */
+    async forget(sub: string) {
+      await requests.deleteMany({ sub });
+    },
+  };
+}
+
+const isBindingMessage = (text: string): boolean =>
+  matchesSchema(text, DisplayName) && charactersIn(text) <= MAX_BINDING_MESSAGE;
+
+/** @throws invalid_request */
+function readExpiry(text: string | undefined): number {
+  if (text === undefined) return DEFAULT_LIFETIME_SECONDS;
+  if (!/^[1-9]\d{0,8}$/.test(text))
+    throw oidcErrors.invalid_request({ message: 'requested_expiry must be a positive number of seconds.' });
+  return Math.min(Number(text), PENDING_LIFETIME_MS / SECOND);
+}
+
+function refusalOf({ error, description: message }: RuleViolation): Error {
+  if (error === 'invalid_scope') return oidcErrors.invalid_scope({ message });
+  return error === 'invalid_target'
+    ? oidcErrors.invalid_target({ message })
+    : oidcErrors.invalid_authorization_details({ message });
+}
+
+const tooMany = () =>
+  oidcErrors.access_denied({
+    message: `${MAX_OPEN} requests to this person are not decided yet. Wait for one of them.`,
+  });

@@ -1,0 +1,396 @@
+import t, { type Test } from 'tap';
+import { approvalRequestCollection } from '../../../src/idp/oidc/approvals/store.js';
+import { CIBA_GRANT } from '../../../src/idp/oidc/tokens/request.js';
+import { decodeEntities } from '../../kit/agent.js';
+import { auditOf, basic } from '../../kit/app.js';
+import { approvalWorld, DETAILS, PAYMENT, PAYMENTS } from '../../kit/approvals.js';
+import { signInAt } from '../../kit/delegations.js';
+import { claimsOf, comparable, ISSUER, idpStore, search } from '../../kit/idp.js';
+import { COMMAND_SOURCE } from '../../kit/operator.js';
+import { addResource, introspect } from '../../kit/resources.js';
+import { sentence } from '../../kit/sentences.js';
+
+/** A person approves one action of an agent (CIBA, RFC 9396). */
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const METADATA = '/.well-known/openid-configuration';
+
+t.test('an agent asks, the person allows it on a page, and the agent gets one token for it', async (t) => {
+  const { idp, api, agent, human, ask, poll, open } = await approvalWorld(t);
+  const { status, body, headers } = await ask({ binding_message: 'Order 7', scope: 'pay' });
+  t.equal(status, 200);
+  t.match(body, { auth_req_id: /^ar_[0-9a-f]{32}[\w-]{43}$/, expires_in: 300, interval: 5 });
+  t.equal(headers['cache-control'], 'no-store');
+  t.match(await poll(body.auth_req_id), { status: 400, body: { error: 'authorization_pending' } });
+  t.match(await poll(body.auth_req_id), { status: 400, body: { error: 'slow_down' } });
+
+  const { browser, page } = await open(body.auth_req_id);
+  t.equal(page.status, 200);
+  const text = decodeEntities(page.body.replaceAll(/<[^>]*>/g, ''));
+  for (const shown of ['Pay 12.5 EUR to Ada Ltd', 'Order 7', 'Shopper', PAYMENTS, 'Send payments'])
+    t.match(text, shown);
+  const done = await browser.submit(page, { decision: 'allow' });
+  t.match(done.body, sentence('approval-allowed.title'));
+
+  const { body: tokens, status: issued } = await poll(body.auth_req_id);
+  t.equal(issued, 200);
+  t.match(tokens, { token_type: 'Bearer', scope: 'pay', expires_in: 300, authorization_details: [DETAILS] });
+  t.notOk(tokens.refresh_token ?? tokens.id_token);
+  const claims = claimsOf(tokens.access_token);
+  t.match(claims, {
+    ...{ iss: ISSUER, aud: PAYMENTS, sub: human.sub, client_id: agent.sub, scope: 'pay', amr: ['pwd'] },
+    act: { sub: agent.sub, sub_profile: 'ai_agent' },
+    txn: `gr_${body.auth_req_id.slice(3, 35)}`,
+  });
+  t.same(claims.authorization_details, [DETAILS]);
+  t.notOk(claims.sid ?? claims.delegation, 'it outlives the session in which it was allowed');
+  t.match((await introspect(idp, api, tokens.access_token)).body, {
+    active: true,
+    authorization_details: [DETAILS],
+    act: { sub: agent.sub },
+  });
+  t.match(await poll(body.auth_req_id), { status: 400, body: { error: 'invalid_grant' } }, 'once');
+
+  const audit = await auditOf(await idpStore(t, idp));
+  const events = audit.filter(({ event }) => event.startsWith('approval.'));
+  t.same(events.map(({ event }) => event).sort(), [
+    'approval.approved',
+    'approval.requested',
+    'approval.used',
+  ]);
+  const details = new Set(events.map(({ detail }) => detail));
+  t.equal(details.size, 1, 'all name the same');
+  t.match([...details][0] ?? '', new RegExp(`^${agent.sub} ${PAYMENTS} ${claims.txn} [\\w-]{43}$`));
+});
+
+t.test('a denied or expired request gets no token, and a second click says what was decided', async (t) => {
+  const { idp, ask, poll, open, decide } = await approvalWorld(t);
+  const { body: one } = await ask();
+  const { browser, page } = await open(one.auth_req_id);
+  t.match((await browser.submit(page, { decision: 'deny' })).body, sentence('approval-denied.title'));
+  t.match((await browser.submit(page, { decision: 'allow' })).body, sentence('approval-denied.title'));
+  t.match(await poll(one.auth_req_id), { status: 400, body: { error: 'access_denied' } });
+
+  const { body: two } = await ask({ requested_expiry: '60' });
+  t.equal(two.expires_in, 60);
+  idp.clock.advance(MINUTE);
+  t.match((await decide(two.auth_req_id).catch(() => open(two.auth_req_id))).page, { status: 404 });
+  t.match(await poll(two.auth_req_id), { status: 400, body: { error: 'expired_token' } });
+
+  const { body: late } = await ask({ requested_expiry: '99999' });
+  t.equal(late.expires_in, 600);
+  await decide(late.auth_req_id);
+  idp.clock.advance(10 * MINUTE);
+  t.match(await poll(late.auth_req_id), { body: { error: 'expired_token' } }, 'an approval expires, too');
+});
+
+t.test('without the option there is no endpoint, no page and no metadata', async (t) => {
+  const { idp, ask, poll } = await approvalWorld(t, { approvals: false });
+  t.equal((await ask()).status, 404);
+  t.equal((await idp.request('GET', '/approve/apr_x')).status, 404);
+  t.equal((await poll('ar_x')).status, 401, 'no grant type is for agents but client_credentials');
+  t.notMatch((await idp.request('GET', METADATA)).text, /backchannel_auth|ciba|authorization_details/);
+
+  const { idp: other, api } = await approvalWorld(t);
+  t.match((await other.request('GET', METADATA)).body, {
+    backchannel_authentication_endpoint: `${ISSUER}/bc-authorize`,
+    backchannel_token_delivery_modes_supported: ['poll'],
+    authorization_details_types_supported: ['payment'],
+  });
+  t.ok((await other.request('GET', METADATA)).body.grant_types_supported.includes(CIBA_GRANT));
+  await api.changeApprovals(PAYMENTS, { remove: 'payment' }, COMMAND_SOURCE);
+  other.clock.advance(2 * SECOND);
+  t.notMatch((await other.request('GET', METADATA)).text, /authorization_details/);
+});
+
+t.test('nobody learns whether a person exists, and who may not be asked is not asked', async (t) => {
+  const { idp, api, agent, human, ask, poll } = await approvalWorld(t);
+  const other = await idp.mintAgent();
+  await api.update(PAYMENTS, { admittedGroups: [] }, COMMAND_SOURCE);
+  const shape = (answer: Parameters<typeof comparable>[0]) =>
+    JSON.stringify(comparable(answer)).replaceAll(/ar_[\w-]+/g, 'ar_');
+  const known = shape(await ask());
+  for (const login_hint of ['nobody@example.test', other.handle, '\u0000', `${'x'.repeat(5000)}`]) {
+    const answer = await ask({ login_hint });
+    t.equal(shape(answer), known);
+    t.match(await poll(answer.body.auth_req_id), { body: { error: 'authorization_pending' } });
+    idp.clock.advance(6 * SECOND);
+    t.match(await poll(answer.body.auth_req_id), { body: { error: 'authorization_pending' } });
+  }
+  t.match(await ask({ login_hint: undefined }), { status: 400, body: { error: 'invalid_request' } });
+  t.match(await ask({ login_hint_token: 'x' }), { status: 400, body: { error: 'invalid_request' } });
+  t.match(await ask({ login_hint: undefined, login_hint_token: 'x' }), {
+    status: 400,
+    body: { error: 'expired_login_hint_token' },
+  });
+  const stored = await approvalRequestCollection(await idpStore(t, idp)).page({ sort: 'id', limit: 20 });
+  t.same(
+    stored.items.map(({ sub }) => sub).filter((sub) => sub !== undefined),
+    [human.sub],
+  );
+  t.notOk(JSON.stringify(stored.items).includes('nobody@'), 'a name is not stored');
+  t.ok(agent);
+});
+
+t.test(
+  'three undecided requests of an agent for a person are enough, whether or not they exist',
+  async (t) => {
+    const { human, ask, decide } = await approvalWorld(t);
+    for (const login_hint of [human.handle, 'nobody@example.test']) {
+      const first = (await ask({ login_hint })).body.auth_req_id;
+      t.equal((await ask({ login_hint })).status, 200);
+      t.equal((await ask({ login_hint: login_hint.toUpperCase() })).status, 200);
+      t.match(await ask({ login_hint }), { status: 400, body: { error: 'access_denied' } });
+      if (login_hint !== human.handle) continue;
+      await decide(first, 'deny');
+      t.equal((await ask({ login_hint })).status, 200);
+    }
+  },
+);
+
+t.test('what is asked must be one entry of a declared type, with its fields', async (t) => {
+  const { ask } = await approvalWorld(t);
+  const wrong: unknown[] = [
+    ...[{}, [], [DETAILS, DETAILS], [[DETAILS]], [null], ['payment'], [{ ...DETAILS, type: 'transfer' }]],
+    ...[[{ ...DETAILS, type: undefined }], [{ ...DETAILS, more: 1 }], [{ ...DETAILS, amount: '12.5' }]],
+    ...[
+      [{ ...DETAILS, creditor: '' }],
+      [{ ...DETAILS, creditor: 'A\u202eB' }],
+      [{ ...DETAILS, creditor: 'A\nB' }],
+    ],
+    ...[[{ ...DETAILS, creditor: 'x'.repeat(201) }], [{ ...DETAILS, urgent: 'yes' }]],
+    ...[
+      [{ ...DETAILS, amount: 1e300 }],
+      [{ ...DETAILS, currency: ['EUR'] }],
+      [{ ...DETAILS, currency: null }],
+    ],
+    [{ type: 'payment' }],
+    [{ ...DETAILS, creditor: 'x'.repeat(10_000) }],
+  ];
+  for (const value of wrong) {
+    const answer = await ask({ authorization_details: JSON.stringify(value) });
+    t.match(
+      answer,
+      { status: 400, body: { error: 'invalid_authorization_details' } },
+      JSON.stringify(value).slice(0, 80),
+    );
+  }
+  for (const text of [
+    'payment',
+    '[{"type":"payment","amount":1,"currency":"EUR","creditor":"A","__proto__":{"urgent":true}}]',
+    '[{"type":"__proto__"}]',
+    '[{"type":"payment","amount":1,"currency":"EUR","creditor":"A","constructor":"x"}]',
+    '[{"__proto__":{"type":"payment","amount":1,"currency":"EUR","creditor":"A"}}]',
+  ])
+    t.match(
+      await ask({ authorization_details: text }),
+      { body: { error: 'invalid_authorization_details' } },
+      text,
+    );
+  t.match(await ask({ authorization_details: undefined }), { body: { error: 'invalid_target' } });
+  t.match(await ask({ authorization_details: undefined, resource: PAYMENTS }), {
+    body: { error: 'invalid_request' },
+  });
+  t.match(await ask({ scope: 'pay other' }), { body: { error: 'invalid_scope' } });
+  t.match(await ask({ requested_expiry: '-1' }), { body: { error: 'invalid_request' } });
+  for (const binding_message of ['x'.repeat(101), 'A\u2066B', ' '])
+    t.match(await ask({ binding_message }), { body: { error: 'invalid_binding_message' } });
+});
+
+t.test('the page shows markup as text, and values set apart from each other', async (t) => {
+  const { ask, open } = await approvalWorld(t);
+  const creditor = '<script>alert(1)</script>{{amount}} & "שלום"';
+  const { body } = await ask({ authorization_details: JSON.stringify([{ ...DETAILS, creditor }]) });
+  const { page } = await open(body.auth_req_id);
+  t.notMatch(page.body, '<script>');
+  t.match(
+    page.body,
+    /<bdi>&lt;script&gt;alert\(1\)&lt;&#x2F;script&gt;\{\{amount\}\} &amp; &quot;שלום&quot;<\/bdi>/,
+  );
+});
+
+t.test('another person, and a browser without a sign-in, see nothing and decide nothing', async (t) => {
+  const { idp, ask, poll, open, pathOf } = await approvalWorld(t);
+  const { body } = await ask();
+  const stranger = await idp.makeHuman();
+  const { page } = await open(body.auth_req_id, stranger);
+  t.equal(page.status, 404);
+  t.notMatch(page.body, /Shopper|Ada Ltd/);
+  const form = search({ form: 'x', decision: 'allow' });
+  t.equal((await idp.request('POST', pathOf(body.auth_req_id), { form })).status, 401);
+  const browser = await signInAt(idp, stranger);
+  const url = (await idp.listen()) + pathOf(body.auth_req_id);
+  t.equal((await browser.open(url)).status, 404);
+  t.match(await poll(body.auth_req_id), { body: { error: 'authorization_pending' } });
+});
+
+t.test('the sign-in must be recent, also when the form is sent', async (t) => {
+  const { idp, human, ask, poll, open, pathOf } = await approvalWorld(t);
+  const { body } = await ask({ requested_expiry: '600' });
+  const { browser, page } = await open(body.auth_req_id);
+  idp.clock.advance(5 * MINUTE + SECOND);
+  const again = await browser.submit(page, { decision: 'allow' });
+  t.equal(again.status, 401);
+  t.match(again.body, sentence('approval.sign-in'));
+  t.match((await browser.open((await idp.listen()) + pathOf(body.auth_req_id))).status, 401);
+  t.match(await poll(body.auth_req_id), { body: { error: 'authorization_pending' } });
+  const fresh = await browser.submit(again, { handle: human.handle, password: human.password });
+  t.match((await browser.submit(fresh, { decision: 'allow' })).body, sentence('approval-allowed.title'));
+});
+
+t.test('a form of another request, or none, decides nothing', async (t) => {
+  const { ask, poll, open, pathOf } = await approvalWorld(t);
+  const [{ body: one }, { body: two }] = [await ask(), await ask()];
+  const { page: first } = await open(one.auth_req_id);
+  const { browser, page: second } = await open(two.auth_req_id);
+  const { fields } = first.form(pathOf(one.auth_req_id));
+  const answer = await browser.submit(second, { form: fields['form'] ?? '', decision: 'allow' });
+  t.equal(answer.status, 403);
+  t.match(await poll(two.auth_req_id), { body: { error: 'authorization_pending' } });
+});
+
+t.test('only the agent that has asked gets the token', async (t) => {
+  const { idp, ask, poll, decide } = await approvalWorld(t);
+  const { body } = await ask();
+  await decide(body.auth_req_id);
+  const other = await idp.mintAgent();
+  t.match(await poll(body.auth_req_id, {}, other), { body: { error: 'invalid_grant' } });
+  t.match(await poll(`${body.auth_req_id.slice(0, -1)}_`), { body: { error: 'invalid_grant' } });
+  t.match(await poll(''), { body: { error: 'invalid_request' } });
+  const client = await idp.createClient();
+  const form = search({ login_hint: 'x', client_id: client.id, client_secret: client.secret });
+  t.match(await idp.request('POST', '/bc-authorize', { form }), { body: { error: 'unauthorized_client' } });
+  const polling = search({
+    grant_type: CIBA_GRANT,
+    auth_req_id: body.auth_req_id,
+    client_id: client.id,
+    client_secret: client.secret,
+  });
+  t.match(await idp.request('POST', '/token', { form: polling }), { body: { error: 'unauthorized_client' } });
+  t.equal((await poll(body.auth_req_id)).status, 200);
+});
+
+async function approved(t: Test) {
+  const world = await approvalWorld(t);
+  const { body } = await world.ask();
+  await world.decide(body.auth_req_id);
+  const isActive = async (token: string) => (await introspect(world.idp, world.api, token)).body.active;
+  return { ...world, code: body.auth_req_id as string, isActive };
+}
+
+t.test('a permission decides, at the request and when the token is issued', async (t) => {
+  const { api, agent, ask, poll, code } = await approved(t);
+  await api.permissions.withdraw('*', await withId(api), COMMAND_SOURCE);
+  t.match(await ask(), { status: 400, body: { error: 'invalid_target' } });
+  t.match(await poll(code), { status: 400, body: { error: 'invalid_target' } });
+  await api.permissions.allow(agent.sub, PAYMENTS, {}, COMMAND_SOURCE);
+  t.equal((await poll(code)).status, 200);
+});
+
+const withId = async ({ id, identifier }: { id: string; identifier: string }) => ({ id, identifier });
+
+t.test('a disabled agent or person ends it, before and after the token', async (t) => {
+  for (const who of ['agent', 'human'] as const) {
+    const one = await approved(t);
+    const { access_token: token } = (await one.poll(one.code)).body;
+    t.equal(await one.isActive(token), true);
+    t.equal((await one.idp.admin('POST', `/v1/principals/${one[who].sub}/disable`)).status, 200);
+    t.equal(await one.isActive(token), false, who);
+
+    const two = await approved(t);
+    await two.idp.admin('POST', `/v1/principals/${two[who].sub}/disable`);
+    t.equal((await two.poll(two.code)).status, who === 'agent' ? 401 : 400, who);
+    await two.idp.admin('POST', `/v1/principals/${two[who].sub}/enable`);
+    if (who === 'human') t.match(await two.poll(two.code), { body: { error: 'invalid_grant' } });
+  }
+});
+
+t.test('the agent revokes its token', async (t) => {
+  const { idp, agent, poll, code, isActive } = await approved(t);
+  const { access_token: token } = (await poll(code)).body;
+  const headers = { authorization: basic(agent.sub, agent.password) };
+  await idp.request('POST', '/revoke', { form: search({ token }), headers });
+  t.equal(await isActive(token), false);
+});
+
+t.test('the account page lists what waits', async (t) => {
+  const { idp, human, ask, decide, pathOf } = await approvalWorld(t);
+  const { body } = await ask();
+  const browser = await signInAt(idp, human);
+  const account = `${await idp.listen()}/account`;
+  const page = await browser.open(account);
+  t.match(page.body, sentence('account.approvals'));
+  t.match(decodeEntities(page.body), pathOf(body.auth_req_id));
+  await decide(body.auth_req_id);
+  t.notMatch((await browser.open(account)).body, sentence('account.approvals'));
+});
+
+t.test('of many decisions at once one counts, and of many polls one gets a token', async (t) => {
+  const { ask, poll, open } = await approvalWorld(t);
+  const { body } = await ask();
+  const { browser, page } = await open(body.auth_req_id);
+  const answers = await Promise.all(
+    Array.from({ length: 50 }, (_, n) => browser.submit(page, { decision: n % 2 ? 'allow' : 'deny' })),
+  );
+  const titles = new Set(answers.map((answer) => /<h1>([^<]*)/.exec(answer.body)?.[1]));
+  t.equal(titles.size, 1, 'all pages say the same');
+  const isAllowed = titles.has('Allowed');
+  const polls = await Promise.all(Array.from({ length: 50 }, () => poll(body.auth_req_id)));
+  t.equal(polls.filter(({ status }) => status === 200).length, isAllowed ? 1 : 0);
+
+  const { body: two } = await ask();
+  const tab = await open(two.auth_req_id);
+  await tab.browser.submit(tab.page, { decision: 'allow' });
+  const many = await Promise.all(Array.from({ length: 50 }, () => poll(two.auth_req_id)));
+  t.equal(many.filter(({ status }) => status === 200).length, 1);
+});
+
+t.test('the commands declare types, and refuse what no page could show', async (t) => {
+  const { idp, api } = await approvalWorld(t);
+  const add = (type: object) =>
+    api.changeApprovals(PAYMENTS, { add: { ...PAYMENT, name: 'other', ...type } }, COMMAND_SOURCE);
+  const cases: [object, string][] = [
+    [{ name: 'payment' }, 'approvals'],
+    [{ name: '1x' }, 'type 1x'],
+    [{ sentence: 'Pay {amount' }, 'sentence'],
+    [{ sentence: 'Pay {nobody}' }, 'sentence {nobody}'],
+    [{ sentence: 'If {urgent}' }, 'sentence {urgent}'],
+    [{ sentence: 'A\u202eB' }, 'sentence'],
+    [{ sentence: 'Pay', fields: [{ name: 'locations', kind: 'text' }] }, 'fields locations'],
+    [{ sentence: 'Pay', fields: [{ name: 'constructor', kind: 'text' }] }, 'fields constructor'],
+    [{ sentence: 'Pay', fields: [{ name: '__proto__', kind: 'text' }] }, 'fields __proto__'],
+    [{ sentence: 'Pay', fields: [PAYMENT.fields[0], PAYMENT.fields[0]] }, 'fields'],
+  ];
+  for (const [type, path] of cases)
+    await t.rejects(add(type), { code: 'VALIDATION_ERROR', details: [{ path }] }, path);
+  await t.rejects(api.changeApprovals(PAYMENTS, { remove: 'none' }, COMMAND_SOURCE), {
+    code: 'VALIDATION_ERROR',
+  });
+  t.equal(await api.changeApprovals('https://none.example.test', { remove: 'x' }, COMMAND_SOURCE), null);
+  await add({});
+  const { resources } = (await idp.admin('GET', '/v1/resources')).body;
+  t.match(resources[0].approval_types, [
+    { type: 'payment', fields: 'amount=number,currency=text,creditor=text,urgent=boolean?' },
+    { type: 'other' },
+  ]);
+});
+
+t.test('a type that two resources have needs the parameter resource', async (t) => {
+  const { idp, ask } = await approvalWorld(t);
+  const second = await addResource(t, idp, 'https://bank.example.test');
+  await second.changeApprovals(second.identifier, { add: PAYMENT }, COMMAND_SOURCE);
+  idp.clock.advance(2 * SECOND);
+  t.match(await ask(), { body: { error: 'invalid_authorization_details' } });
+  t.equal((await ask({ resource: PAYMENTS })).status, 200);
+  t.match(await ask({ resource: 'https://files.example.test' }), {
+    body: { error: 'invalid_authorization_details' },
+  });
+});
+
+t.test('a type that is removed is neither shown nor issued', async (t) => {
+  const { api, ask, open } = await approvalWorld(t);
+  const { body } = await ask();
+  await api.changeApprovals(PAYMENTS, { remove: 'payment' }, COMMAND_SOURCE);
+  t.equal((await open(body.auth_req_id)).page.status, 404);
+});
