@@ -54,6 +54,7 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'resource update': ['https://api.example.test', '--lifetime', '60'],
   'resource rotate': ['https://api.example.test'],
   'resource remove': ['https://api.example.test'],
+  'resource approval': ['remove', 'https://api.example.test', 'payment'],
   'billing resync': [],
   'billing import': [],
   'user show': ['ada@example.test'],

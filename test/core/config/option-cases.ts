@@ -484,6 +484,7 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_CLIENT_ID_METADATA_DENIED_HOSTS: hostPatterns,
     IDP_CLIENT_REGISTRATION: flag,
     IDP_MCP: flag,
+    IDP_APPROVALS: flag,
     IDP_LOOPBACK_DOCUMENTS: {
       default: false,
       valid: { '0': false },

@@ -180,6 +180,15 @@ t.test('the commands of docs/device-flow.md work as printed', async (t) => {
   t.match(device.lines.at(-1), /^eyJ[\w-]+\.[\w-]+\.[\w-]+$/);
 });
 
+t.test('the commands of docs/approvals.md work as printed', async (t) => {
+  const { cwd, issuer } = await startIdp(t, { IDP_APPROVALS: 'true' });
+  const steps = ['Declare what needs an approval', 'Ask a person', 'Get the token'].map((heading) =>
+    commandsIn('docs/approvals.md', heading),
+  );
+  const printed = await paste(t, steps.join('\n').replace('http://localhost:8080', issuer), {}, cwd);
+  t.match(printed, /"error":"authorization_pending"/);
+});
+
 t.test('the commands of docs/groups.md work as printed', async (t) => {
   const { cwd } = await startIdp(t);
   const printed = await paste(t, commandsIn('docs/groups.md'), {}, cwd);
