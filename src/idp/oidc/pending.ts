@@ -6,7 +6,6 @@ import { oidcErrors } from './errors.js';
 import { PENDING_LIFETIME_MS } from './grant-tokens.js';
 import type { OidcShared } from './shared.js';
 import { GRANT, type GrantDocument, type PendingRequest } from './store.js';
-import type { AgentClient } from './tokens/agents.js';
 import type { TokenResponse } from './tokens/issuance.js';
 import { redeemGrant } from './tokens/redeem.js';
 import type { TokenRequest } from './tokens/request.js';
@@ -116,7 +115,7 @@ export function createPendingRequests<T extends PendingRequest>(
      * @throws authorization_pending, slow_down, access_denied, expired_token, invalid_grant, invalid_request, invalid_target
      */
     async poll(
-      client: Client | AgentClient,
+      client: Client,
       field: string,
       request: TokenRequest,
       onIssue?: (grant: GrantDocument) => Promise<void>,

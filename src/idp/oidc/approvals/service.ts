@@ -7,14 +7,13 @@ import { createExpiryPurge } from '../../../core/ops/purge.js';
 import { fixedWindow } from '../../../core/throttle/throttle.js';
 import { findRefusal } from '../admission.js';
 import type { RuleViolation } from '../authorize/rules.js';
-import type { Principal } from '../directory.js';
+import { type AgentClient, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { PENDING_LIFETIME_MS } from '../grant-tokens.js';
 import { createPendingRequests, INTERVAL } from '../pending.js';
 import { findTargets, type Target } from '../resources.js';
 import type { SessionService, SignedInUser } from '../sessions.js';
 import type { OidcShared } from '../shared.js';
-import type { AgentClient } from '../tokens/agents.js';
 import { findAccessTokenFor } from '../tokens/introspection.js';
 import type { TokenResponse } from '../tokens/issuance.js';
 import type { TokenRequest } from '../tokens/request.js';
@@ -114,7 +113,7 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
   const findAskable = async (person: Principal | null, agent: Principal, target: Target) => {
     if (person?.kind !== 'human' || findRefusal({ targets: [target] }, person)) return null;
     const where = {
-      ...{ sub: person.id, clientId: agent.id, state: 'pending' as const },
+      ...{ sub: person.id, agent: agent.id, state: 'pending' as const },
       expiresAt: { gt: clock.now() },
     };
     return (await requests.count(where, MAX_OPEN)) < MAX_OPEN ? person : null;
@@ -141,10 +140,15 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
      * @throws invalid_request, invalid_scope, invalid_target, invalid_authorization_details, invalid_binding_message, RATE_LIMITED
      */
     async begin(
-      { principal: agent }: AgentClient,
+      client: AgentClient,
       { fields, resources: named }: { fields: Fields; resources: readonly string[] },
       { ip }: Pick<RequestSource, 'ip'>,
     ): Promise<{ code: string; expiresIn: number }> {
+      const { agent } = client;
+      if (isPublicClient(client))
+        throw oidcErrors.unauthorized_client({
+          message: 'A client that cannot authenticate asks for nothing.',
+        });
       await throttle.count(REQUESTS_OF_ADDRESS, ip);
       await throttle.countKey(REQUESTS_OF_CLIENT, agent.id, ip);
       const { binding_message: bindingMessage, requested_expiry: expiry } = fields;
@@ -166,7 +170,7 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
       const id = newId(APPROVAL_REQUEST, clock, random);
       const code = pending.newCode(id);
       const request: ApprovalRequestDocument = {
-        ...{ id, asked, codeHash: sha256(code), clientId: agent.id, scope: '' },
+        ...{ id, asked, codeHash: sha256(code), clientId: client.id, scope: '' },
         resources: [{ resource: resource.identifier, scopes }],
         agent: agent.id,
         ...(agent.epoch !== undefined && { agentEpoch: agent.epoch }),
@@ -238,14 +242,14 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
      * Exchanges `auth_req_id` for an access token, once (CIBA §10.1).
      * @throws authorization_pending, slow_down, access_denied, expired_token, invalid_grant, invalid_request, invalid_target
      */
-    poll: (agent: AgentClient, request: TokenRequest): Promise<TokenResponse> =>
-      pending.poll(agent, 'auth_req_id', request, ({ id, sub, approval, resources: [granted] = [] }) =>
+    poll: (client: AgentClient, request: TokenRequest): Promise<TokenResponse> =>
+      pending.poll(client, 'auth_req_id', request, ({ id, sub, approval, resources: [granted] = [] }) =>
         audit.record({
           event: 'approval.used',
           subject: sub,
           ip: request.ip,
           detail: [
-            agent.id,
+            client.agent.id,
             granted?.resource,
             id,
             ...(approval?.details ? [hashOf(approval.details)] : []),

@@ -19,6 +19,6 @@ export type ApprovalRequests = Collection<ApprovalRequestDocument>;
 export const approvalRequestCollection = (store: Store): ApprovalRequests =>
   store.collection<ApprovalRequestDocument>('approvalRequests', {
     indexes: [['expiresAt'], ['asked'], ['sub']],
-    fields: ['state', 'clientId'],
+    fields: ['state', 'agent'],
     numbers: ['expiresAt', 'polledAt', 'interval'],
   });

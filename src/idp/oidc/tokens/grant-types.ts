@@ -78,7 +78,7 @@ export function createGrantTypes(
       needsSigningKey: true,
       clients: device.poll,
     },
-    [CIBA_GRANT]: approvals && { needsResource: true, agents: approvals.poll },
+    [CIBA_GRANT]: approvals && { needsResource: true, everyAgent: true, agents: approvals.poll },
   };
   /** Token exchange for the assertion that another authorization server accepts. */
   const assertion: GrantType | undefined =

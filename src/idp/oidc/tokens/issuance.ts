@@ -112,7 +112,7 @@ export async function findAllowedOwner(
   deps: OidcShared,
 ): Promise<Principal | null> {
   const { isClient = false, agent } = grant.delegation ?? {};
-  if (client.agent?.id !== (isClient ? agent : undefined)) return null;
+  if (client.agent?.id !== (isClient ? agent : grant.approval?.agent)) return null;
   const principal = await findOwner(grant, deps);
   return principal && !findRefusal({ client }, principal) ? principal : null;
 }

@@ -17,11 +17,9 @@ import {
 import type { Target } from '../resources.js';
 import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
-import { type AgentClient, isAgent } from './agents.js';
 import {
   createTokenResponse,
   findAllowedOwner,
-  findOwner,
   type IssuedTokens,
   revokeGrant,
   type TokenResponse,
@@ -72,13 +70,13 @@ export async function redeemCode(
  * @throws invalid_grant, invalid_target
  */
 export async function redeemGrant(
-  client: Client | AgentClient,
+  client: Client,
   grant: GrantDocument,
   lifetimeMs: number,
   request: TokenRequest,
   deps: OidcShared,
 ): Promise<TokenResponse | null> {
-  const principal = await (isAgent(client) ? findOwner(grant, deps) : findAllowedOwner(client, grant, deps));
+  const principal = await findAllowedOwner(client, grant, deps);
   if (!principal) throw oidcErrors.invalid_grant();
 
   // Before the code is used, which then remains valid.
@@ -91,7 +89,7 @@ export async function redeemGrant(
       (await deps.redemptions.settle(grant.id)) || (await isReverted(grant.id, lifetimeMs, deps));
     return isOpen ? redeemGrant(client, grant, lifetimeMs, request, deps) : null;
   }
-  const answer = await createTokenResponse(isAgent(client) ? {} : client, grant, principal, tokens, deps);
+  const answer = await createTokenResponse(client, grant, principal, tokens, deps);
   deps.answers?.run('mark of an answered code', async () => {
     await deps.grants.changeOne({ id: grant.id, consumedAt: now }, { unset: ['unansweredSince'] });
   });
@@ -121,7 +119,7 @@ function newTokens(
 
 /** Stores the tokens, once. Returns whether the code was valid until then. */
 async function consume(
-  client: Client | AgentClient,
+  client: Client,
   grant: GrantDocument,
   tokens: IssuedTokens,
   { now, lifetimeMs }: { now: number; lifetimeMs: number },
@@ -146,8 +144,7 @@ async function consume(
             refreshHash: sha256(refreshToken),
             refreshExpiresAt: refreshExpiry(grant, now),
             // Clients that authenticate may change their key (RFC 9449 §5).
-            ...(key !== undefined &&
-              (grant.delegation || isAgent(client) || isPublicClient(client)) && { refreshKey: key }),
+            ...(key !== undefined && (grant.delegation || isPublicClient(client)) && { refreshKey: key }),
           }),
         },
       },
