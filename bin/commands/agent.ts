@@ -38,6 +38,9 @@ interface AllowOptions extends CommonOptions {
 const ALLOW = `Let an agent, the agents of a group, or every agent get access tokens for an API. Without it, an agent gets none. \
 The new terms replace earlier ones.`;
 
+const RECEIPT = `Print what agents did with one authorization: each audit record with the agent, who answers for it, the person, the API, \
+its scopes and permissions, and all of it signed as a JWT that the keys of the provider verify.`;
+
 const AGENT = "A handle, group:name, or '*' for every agent";
 
 const SHOWN_ONCE = 'The password is shown only once.';
@@ -95,6 +98,21 @@ export function define(group: CommandLine): void {
         const password = await principals.rotate(agent, COMMAND_SOURCE);
         if (password === null) refuse(agent);
         answer(options, { sub: agent.id, handle: agent.handle, password }, SHOWN_ONCE);
+      }),
+    );
+  group
+    .command('receipt')
+    .summary('Print what agents did with one authorization')
+    .description(RECEIPT)
+    .argument('<txn>', 'The claim txn of a token; audit records name it')
+    .examples('idp agent receipt gr_0197…', 'idp agent receipt gr_0197… --json | jq -r .receipt')
+    .action((txn: string, options: CommonOptions) =>
+      withProvisioning({ create: false }, async ({ receipts }) => {
+        if (!receipts) fail(1, 'Set IDP_ED25519_SEED as for the server: its key signs receipts.');
+        const found = await receipts.of(txn);
+        if (!found) fail(1, `The audit has no record of an agent with the txn ${txn}.`);
+        const actions = options.json ? found.actions : JSON.stringify(found.actions, null, 2);
+        answer(options, { ...found, actions });
       }),
     );
   defineKeys(group.command('key'));

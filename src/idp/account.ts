@@ -1,10 +1,12 @@
 import { access, type FastifyTypebox } from '../core/http/routes.js';
+import { HOUR } from '../core/kernel/clock.js';
+import { fixedWindow } from '../core/throttle/throttle.js';
 import { type AccountModule, createAccountModule } from '../shared/account-pages/module.js';
 import type { AccountSources, Person } from '../shared/account-pages/sources.js';
 import type { IdpContext } from './context.js';
 import type { PasskeysOfPeople, SecondFactorsOfPeople } from './logins.js';
 import type { ConsentService } from './oidc/consents.js';
-import type { Directory } from './oidc/directory.js';
+import { type Directory, isSelfRegistered } from './oidc/directory.js';
 import type { FirstPartySignIn } from './oidc/first-party-sign-in.js';
 import type { OidcModule } from './oidc/module.js';
 import type { ResourceScopes, Resources } from './oidc/resources.js';
@@ -41,13 +43,16 @@ export function createAccount(context: IdpContext, deps: AccountDependencies): A
   });
 }
 
+/** Each reads the audit. */
+const RECEIPTS = fixedWindow('receipts', 30, HOUR);
+
 /** What the account pages show and change. */
 function createSources(
-  { audit, accountData, issuer }: IdpContext,
+  { audit, accountData, throttle, issuer }: IdpContext,
   deps: AccountDependencies,
 ): AccountSources {
   const { principals, directory, agents, verification } = deps.provisioning;
-  const { sessions, delegations, approvals } = deps.oidc;
+  const { sessions, delegations, approvals, receipts } = deps.oidc;
   const { consents, resources } = deps;
 
   /** In the words of the consent page; a scope that the API no longer has keeps its name. */
@@ -125,11 +130,12 @@ function createSources(
       async list(sub) {
         const person = await deps.directory.findPrincipal(sub);
         const found = person ? await agents.ownedBy(person) : [];
-        return found.map((agent) => ({
-          ...agent,
-          name: agent.name ?? agent.handle,
-          isStopped: agent.state !== 'active',
-        }));
+        return Promise.all(
+          found.map(async (agent) => ({
+            ...{ ...agent, name: agent.name ?? agent.handle, isStopped: agent.state !== 'active' },
+            ...{ isUnverified: isSelfRegistered(agent), uses: await agents.usesOf(agent.id) },
+          })),
+        );
       },
       async stop({ id, handle }, agent, source) {
         const person = await deps.directory.findPrincipal(id);
@@ -142,7 +148,10 @@ function createSources(
         const found = await delegations.list({ person });
         return Promise.all(
           found.map(({ delegation, agent }) =>
-            describe({ ...delegation, agent: agent.name ?? agent.handle }),
+            describe({
+              ...delegation,
+              ...{ agent: agent.name ?? agent.handle, isUnverified: isSelfRegistered(agent) },
+            }),
           ),
         );
       },
@@ -161,6 +170,16 @@ function createSources(
           })),
       },
     }),
+    receipts: {
+      async of({ id }, txn, { ip }) {
+        await throttle.countKey(RECEIPTS, id, ip);
+        const person = await deps.directory.findPrincipal(id);
+        const owned = new Set((person ? await agents.ownedBy(person) : []).map((agent) => agent.id));
+        return receipts.of(txn, (actions) =>
+          actions.some((action) => action.person === id || (action.agent && owned.has(action.agent))),
+        );
+      },
+    },
     verification,
     factors: deps.secondFactor,
     passkeys: deps.passkeys,

@@ -2,7 +2,7 @@ import { defineOptions, readSecret, resolveOptions } from '../core/config/option
 import { createPublicUrl } from '../core/config/public-url.js';
 import { createMessages } from '../core/http/messages.js';
 import { systemRandom } from '../core/kernel/secrets.js';
-import { createAudit } from '../core/ops/audit.js';
+import { type AuditRecord, createAudit } from '../core/ops/audit.js';
 import { createCommandContext, type ModuleContext } from '../core/server/module-context.js';
 import { idpServerSchema } from '../core/server/options.js';
 import { openExistingStore, openStore } from '../core/storage/open.js';
@@ -16,6 +16,8 @@ import { createGroups } from './groups/service.js';
 import { createReadPerson } from './logins.js';
 import { createIsVerified, RESERVED_CLAIMS, SCOPES } from './oidc/claims.js';
 import { createGrantedAccess } from './oidc/granted-access.js';
+import { createKeys } from './oidc/keys.js';
+import { createReceipts } from './oidc/receipts.js';
 import { hasMailServer, idpSchema, idTokenAlgorithmsOf, uriRulesOf } from './options.js';
 import { createAgentKeys } from './provisioning/agent-keys.js';
 import { createPersonMails } from './provisioning/mails.js';
@@ -116,12 +118,22 @@ export async function openProvisioning(warn: (message: string) => void, { create
         reservedScopes: SCOPES,
         signingAlgorithms: idTokenAlgorithmsOf(values),
         groups,
+        permissions,
         endResource,
       }),
       list: resources.list,
       find: resources.find,
     },
     delegations: granted.delegations,
+    /** Absent without the seed, which signs them. */
+    receipts:
+      seed === undefined
+        ? undefined
+        : createReceipts({
+            ...context,
+            records: store.collection<AuditRecord>('audit'),
+            keys: createKeys({ seeds: [seed] }),
+          }),
     /** Removes the second factor of a person; false without one. */
     removeFactor: (sub: string): Promise<boolean> => removeFactor(sub, COMMAND_SOURCE, removal),
     /** Removes all passkeys of a person and returns their number. */

@@ -21,6 +21,7 @@ import {
 } from './oidc/store.js';
 import { permissionCollection } from './permissions/store.js';
 import { addressCollection } from './provisioning/addresses.js';
+import { agentUseCollection } from './provisioning/agent-uses.js';
 import { setupCollection } from './provisioning/first-operator.js';
 import { clientCollection, createLastKnownAddress, principalCollection } from './provisioning/store.js';
 import { registrationTokenCollection } from './registration/store.js';
@@ -61,6 +62,7 @@ export function declareIdpCollections(store: Store): void {
     delegationCollection,
     approvalRequestCollection,
     permissionCollection,
+    agentUseCollection,
     trustedIssuerCollection,
     subjectLinkCollection,
     audienceCollection,

@@ -7,7 +7,7 @@ import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { fakeClock } from '../kit/clock.js';
 import { commandLine } from '../kit/command-line.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
-import { idpApp } from '../kit/idp.js';
+import { claimsOf, idpApp, SEED, search } from '../kit/idp.js';
 import { enterAccount, HERE, secretIn } from '../shared/account-pages/kit.js';
 
 /** The commands of idp, as an operator runs them. */
@@ -206,8 +206,8 @@ t.test(
   },
 );
 
-t.test('permissions and owners of agents', async (t) => {
-  const { type } = await both(t);
+t.test('permissions, owners and receipts of agents', async (t) => {
+  const { idp, type } = await both(t);
   const uri = 'https://files.example.test';
   await type(['resource', 'add', uri, '--scopes', 'files:read,files:write']);
   await type(['group', 'add', 'research']);
@@ -231,6 +231,23 @@ t.test('permissions and owners of agents', async (t) => {
   await type(['agent', 'allow', '*', uri]);
   const listed = (await type(['agent', 'permissions', '--json'])).json.permissions;
   t.same(listed.map((one: { agent: string }) => one.agent).sort(), ['*', 'group:research', agent.handle]);
+  const { body } = await idp.request('POST', '/token', {
+    form: search({ grant_type: 'client_credentials', resource: uri }),
+    headers: {
+      authorization: basic(
+        agent.sub,
+        (await type(['agent', 'rotate', agent.handle, '--json'])).json.password,
+      ),
+    },
+  });
+  const { txn } = claimsOf(body.access_token);
+  t.match(await type(['agent', 'receipt', txn]), { code: 1, err: /Set IDP_ED25519_SEED/ });
+  const more = { IDP_ED25519_SEED: SEED };
+  const receipt = (await type(['agent', 'receipt', txn, '--json'], { more })).json;
+  t.match(receipt, { txn, count: 1, actions: [{ event: 'agent.token_issued', owner: 'group:research' }] });
+  const { receipt: signed, ...claims } = receipt;
+  t.same(claimsOf(signed), claims);
+  t.match(await type(['agent', 'receipt', 'gr_1'], { more }), { code: 1, err: /has no record of an agent/ });
   t.match((await type(['agent', 'disallow', agent.handle, uri, '--json'])).json, { withdrawn: true });
   t.match(await type(['agent', 'disallow', agent.handle, uri]), { code: 1, err: /has no permission for/ });
   const changes = ['--owner', '', '--purpose', 'Reports', '--expires', '2099-01-31', '--json'];

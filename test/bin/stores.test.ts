@@ -37,6 +37,7 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'agent allow': ['scout', 'https://api.example.test'],
   'agent disallow': ['scout', 'https://api.example.test'],
   'agent permissions': [],
+  'agent receipt': ['gr_1'],
   'invite list': [],
   'invite withdraw': ['ada'],
   'operator grant': ['ada'],

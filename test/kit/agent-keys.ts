@@ -4,6 +4,7 @@ import { createCommit } from '../../src/core/ops/commit.js';
 import type { Store } from '../../src/core/storage/collection.js';
 import { addressCollection, createAddresses } from '../../src/idp/provisioning/addresses.js';
 import { createAgentKeys } from '../../src/idp/provisioning/agent-keys.js';
+import { agentUseCollection, createAgentUses } from '../../src/idp/provisioning/agent-uses.js';
 import { createAgents } from '../../src/idp/provisioning/agents.js';
 import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { type ClientKey, clientKey } from './client-keys.js';
@@ -43,6 +44,7 @@ export function agentsIn(store: Store, { clock, random }: Pick<IdpApp, 'clock' |
     ...{ clock, commit: createCommit(store), audit: SILENT_AUDIT as never, backgroundTasks, endSessions },
     groups: groupsIn(store, { clock, random }),
     addresses: createAddresses(principals, addressCollection(store)),
+    uses: createAgentUses(agentUseCollection(store), { clock, backgroundTasks }),
     uriRules: { allowHttp: true, nativeSchemes: [] },
   });
 }

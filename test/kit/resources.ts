@@ -38,6 +38,7 @@ export const FILES_INPUT: ResourceInput = {
 export const NO_RESOURCES: Resources = {
   find: async () => null,
   findServer: async () => null,
+  isSame: (one, other) => one === other,
   hasAny: async () => false,
   all: async () => [],
 };
@@ -53,6 +54,7 @@ export function resourcesIn(
     ...granted,
     ...{ allowHttp: false, reservedScopes: SCOPES, signingAlgorithms: ['EdDSA', 'ES256'] },
     groups: groupsIn(store, { clock, random }),
+    permissions: { leaving: (of) => permissions.leaving(of) },
   });
   const remove: typeof administration.remove = async (...given) => {
     const removed = await administration.remove(...given);

@@ -83,6 +83,13 @@ export const Time = Type.String({
   pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,6})?)?(Z|[+-]\\d\\d:\\d\\d)$',
 });
 
+/** Of a text that is `Time`; NaN if it does not exist, as on 31 February, which `Date.parse` reads as 3 March. */
+export function readTime(text: string): number {
+  const day = text.slice(0, 10);
+  const midnight = Date.parse(day);
+  return !Number.isNaN(midnight) && toTimestamp(midnight).startsWith(day) ? Date.parse(text) : Number.NaN;
+}
+
 /** Whether a schema is `Timestamp`. A `format` in the schema would make the serializer slower. */
 export const isTimestamp = (schema: unknown): boolean =>
   typeof schema === 'object' && schema !== null && TIMESTAMP in schema;

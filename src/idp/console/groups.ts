@@ -4,6 +4,7 @@ import { invalidFields } from '../../core/kernel/errors.js';
 import { actionsOn, registerAction } from '../../shared/console-kit/actions.js';
 import { registerList } from '../../shared/console-kit/lists.js';
 import type { GroupDocument, MemberDocument } from '../groups/store.js';
+import { nameOf } from './principals.js';
 import { type ConsoleServices, operatorSource, type TextForm } from './sources.js';
 
 /** The groups, their members and their changes. */
@@ -36,7 +37,7 @@ export async function groupsPlugin(
     empty: 'There are no groups yet.',
   });
 
-  registerList<MemberDocument>(fastify, console, {
+  registerList<MemberDocument & { name: string }>(fastify, console, {
     path: 'groups/:name/members',
     section,
     title: 'Members of the group',
@@ -48,13 +49,20 @@ export async function groupsPlugin(
     columns: [
       {
         label: 'Member',
-        text: ({ handle }) => handle,
+        text: ({ name }) => name,
         href: ({ kind, member }) => (kind === 'domain' ? null : `principals/${member}`),
       },
       { label: 'Kind', text: ({ kind }) => KINDS[kind] },
       { label: 'Added', text: ({ createdAt }) => toTimestamp(createdAt), kind: 'time' },
     ],
-    read: ({ parameters: { name = '' }, after, limit }) => groups.members(name, after, limit),
+    async read({ parameters: { name = '' }, after, limit }) {
+      const { items, next } = await groups.members(name, after, limit);
+      const named = items.map(async (member) => {
+        const agent = member.kind === 'agent' ? await principals.get(member.member) : null;
+        return { ...member, name: agent ? nameOf(agent) : member.handle };
+      });
+      return { items: await Promise.all(named), next };
+    },
     empty: 'The group has no members yet.',
   });
 

@@ -1,10 +1,12 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { toTimestamp } from '../../core/http/schemas.js';
+import { readTime, toTimestamp } from '../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
 import { tableOf } from '../../shared/console-kit/lists.js';
 import type { PermissionDocument } from '../permissions/store.js';
+import type { AgentUseDocument } from '../provisioning/agent-uses.js';
 import type { PrincipalDocument } from '../provisioning/store.js';
+import { nameOf } from './principals.js';
 import { type ConsoleServices, operatorSource, requireCurrent, type TextForm } from './sources.js';
 
 /** What an agent may do at which APIs, and who answers for it: the parts of its page. */
@@ -16,7 +18,9 @@ export const permissionTable = (permissions: readonly PermissionDocument[], page
     [
       { label: 'API', text: ({ resource }) => resource, kind: 'code' },
       { label: 'Scopes', text: ({ scopes }) => scopes.join(' ') },
-      { label: 'By', text: ({ subject }) => nameOfSubject(subject) },
+      { label: 'To', text: ({ subject }) => nameOfSubject(subject) },
+      { label: 'Given by', text: ({ givenBy }) => givenBy ?? '–' },
+      { label: 'Given', text: ({ updatedAt }) => toTimestamp(updatedAt), kind: 'time' },
       { label: 'Conditions', text: (permission) => conditionsOf(permission).join(', ') || '–' },
       {
         label: 'End',
@@ -26,6 +30,23 @@ export const permissionTable = (permissions: readonly PermissionDocument[], page
       },
     ],
     permissions,
+    root,
+  ),
+});
+
+export const useTable = (uses: readonly AgentUseDocument[], root: string) => ({
+  heading: 'Where it acted',
+  empty: 'Nowhere yet.',
+  note: 'To the minute. The receipt names what happened under the latest authorization.',
+  ...tableOf<AgentUseDocument>(
+    [
+      { label: 'API', text: ({ resource }) => resource, kind: 'code' },
+      { label: 'First', text: ({ firstUsedAt }) => toTimestamp(firstUsedAt), kind: 'time' },
+      { label: 'Last', text: ({ lastUsedAt }) => toTimestamp(lastUsedAt), kind: 'time' },
+      { label: 'Minutes with a use', text: ({ minutes }) => minutes, kind: 'number' },
+      { label: 'Receipt', text: () => 'Receipt', href: ({ txn }) => `receipts/${txn}` },
+    ],
+    uses,
     root,
   ),
 });
@@ -58,7 +79,7 @@ export async function permissionActionsPlugin(
   await registerAction<PrincipalDocument, TextForm>(fastify, console, {
     path: 'principals/:sub/allow',
     section,
-    title: ({ handle }) => `Let ${handle} use an API`,
+    title: (agent) => `Let ${nameOf(agent)} use an API`,
     consequences:
       'The agent gets access tokens for the API until you end the permission. It replaces an earlier one for the same API.',
     button: 'Allow',
@@ -93,7 +114,7 @@ export async function permissionActionsPlugin(
       const terms = {
         scopes: wordsIn(scopes),
         networks: wordsIn(networks),
-        until: until === undefined ? undefined : Date.parse(until),
+        until: until === undefined ? undefined : readDay('until', until),
         tokensPerHour: perHour === undefined ? undefined : Number(perHour),
         delegatedOnly: fields['delegated_only'] === 'yes',
       };
@@ -131,7 +152,7 @@ export async function permissionActionsPlugin(
   await registerAction<PrincipalDocument, TextForm>(fastify, console, {
     path: 'principals/:sub/details',
     section,
-    title: ({ handle }) => `Who answers for ${handle}`,
+    title: (agent) => `Who answers for ${nameOf(agent)}`,
     consequences: 'The agent stops when its owner leaves, and at its end.',
     button: 'Save',
     inputs: [
@@ -154,7 +175,7 @@ export async function permissionActionsPlugin(
       const change = {
         owner: owner === undefined ? null : await readOwner(owner),
         purpose: purpose ?? null,
-        expiresAt: expires === undefined ? null : readDay(expires),
+        expiresAt: expires === undefined ? null : readDay('expires', expires),
       };
       return requireCurrent(await agents.change(id, change, operatorSource(by)));
     },
@@ -166,9 +187,9 @@ export async function permissionActionsPlugin(
 const wordsIn = (text: string | undefined): string[] | undefined =>
   text?.split(/[\s,]+/).filter((word) => word !== '');
 
-/** @throws VALIDATION_ERROR */
-function readDay(text: string): number {
-  const time = Date.parse(text);
-  if (Number.isNaN(time)) throw invalidFields({ path: 'expires', message: 'must be a day like 2027-01-31' });
-  return time;
+/** The last moment of a day in UTC. @throws VALIDATION_ERROR */
+function readDay(path: string, text: string): number {
+  const end = readTime(`${text}T23:59:59.999Z`);
+  if (!Number.isNaN(end)) return end;
+  throw invalidFields({ path, message: 'must be a day like 2027-01-31' });
 }

@@ -10,6 +10,7 @@ import { permissionActionsPlugin } from './permissions.js';
 import { principalPagePlugin } from './principal.js';
 import { principalActionsPlugin } from './principal-actions.js';
 import { principalListsPlugin } from './principals.js';
+import { receiptPlugin } from './receipts.js';
 import { resourcesPlugin } from './resources.js';
 import type { ConsoleServices, ConsoleSources } from './sources.js';
 
@@ -30,7 +31,7 @@ const SECTIONS = [
 
 const PLUGINS = [
   ...[overviewPlugin, principalListsPlugin, principalPagePlugin, principalActionsPlugin, groupsPlugin],
-  permissionActionsPlugin,
+  ...[permissionActionsPlugin, receiptPlugin],
   ...[clientsPlugin, logoutFailuresPlugin, resourcesPlugin, metadataClientsPlugin, mailsPlugin, auditPlugin],
 ];
 

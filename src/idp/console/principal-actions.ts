@@ -5,6 +5,7 @@ import { AppError, httpErrors, invalidFields } from '../../core/kernel/errors.js
 import { actionsOn, registerAction } from '../../shared/console-kit/actions.js';
 import type { Invitation } from '../provisioning/new-links.js';
 import type { MetadataValue, PrincipalDocument } from '../provisioning/store.js';
+import { nameOf } from './principals.js';
 import { type ConsoleServices, operatorSource, requireCurrent, type TextForm } from './sources.js';
 
 const HANDLE = {
@@ -48,6 +49,9 @@ const revealInvitation = ({ url, expiresAt, sentTo }: Invitation) => ({
   secrets: [{ label: 'Invitation link', value: url }],
 });
 
+const ENDS_WITH_PERSON =
+  'It is treated as unknown from the next request on. Its sessions, tokens and links end, and so does the role of an operator. You can enable it later; then the password works again, but not what has ended.';
+
 /** The form has one field for all entries. */
 function failAtField(error: unknown): never {
   if (!(error instanceof AppError) || error.details === undefined) throw error;
@@ -60,7 +64,7 @@ export async function principalActionsPlugin(
   fastify: FastifyTypebox,
   { console, sources }: ConsoleServices,
 ): Promise<void> {
-  const { principals, links, sessions, delegations, audit } = sources;
+  const { principals, agents, links, sessions, delegations, audit } = sources;
   const section = 'principals';
   const find = async ({ sub = '' }: Record<string, string>): Promise<PrincipalDocument> => {
     const found = await principals.get(sub);
@@ -68,6 +72,17 @@ export async function principalActionsPlugin(
     return found;
   };
   const returnTo = ({ id }: { id: string }) => `principals/${id}`;
+  const endsWithAgent = async ({ id }: PrincipalDocument): Promise<string> => {
+    const [acts, uses] = await Promise.all([delegations.list({ agent: id }), agents.usesOf(id)]);
+    const people = acts.map(({ person, delegation }) => `${person.handle} at ${delegation.resource}`);
+    const places = uses.map(({ resource }) => resource);
+    return [
+      'It is treated as unknown from the next request on. At once end:',
+      `its tokens${places.length > 0 ? ` (so far for ${places.join(', ')})` : ''};`,
+      `its delegations: ${people.length > 0 ? people.join(', ') : 'none'};`,
+      'and what it has handed on to other agents. You can enable it later, with its permissions, but what has ended stays ended.',
+    ].join(' ');
+  };
   const register = actionsOn<PrincipalDocument>(fastify, console, {
     path: 'principals/:sub',
     section,
@@ -76,16 +91,16 @@ export async function principalActionsPlugin(
   });
 
   await register('disable', {
-    title: ({ handle }) => `Disable ${handle}?`,
-    consequences:
-      'It is treated as unknown from the next request on. Its sessions, tokens and links end, and so does the role of an operator. You can enable it later; then the password works again, but not what has ended.',
+    title: (principal) => `${principal.kind === 'agent' ? 'Stop' : 'Disable'} ${nameOf(principal)}?`,
+    consequences: async (principal) =>
+      principal.kind === 'agent' ? endsWithAgent(principal) : ENDS_WITH_PERSON,
     button: 'Disable',
     run: async ({ id }, _, by) => requireCurrent(await principals.disable(id, operatorSource(by))),
     done: 'Disabled.',
   });
 
   await register('enable', {
-    title: ({ handle }) => `Enable ${handle}?`,
+    title: (principal) => `Enable ${nameOf(principal)}?`,
     consequences:
       'It can sign in with its password again. A person who was never active needs a new invitation.',
     button: 'Enable',
@@ -94,7 +109,7 @@ export async function principalActionsPlugin(
   });
 
   await register<TextForm>('metadata', {
-    title: ({ handle }) => `Change metadata of ${handle}`,
+    title: (principal) => `Change metadata of ${nameOf(principal)}`,
     consequences:
       'Applications get given_name, family_name, nickname, picture and locale with the scope profile, and others that are declared for them.',
     button: 'Save',
@@ -119,7 +134,7 @@ export async function principalActionsPlugin(
   });
 
   await register<TextForm>('email', {
-    title: ({ handle }) => `Change the e-mail address of ${handle}`,
+    title: (principal) => `Change the e-mail address of ${nameOf(principal)}`,
     consequences:
       'The address is not confirmed until the person follows a link that is sent there, or asks for it on the account page. Until then, no link for a forgotten password is sent. Links that were sent to the previous address end.',
     button: 'Save',
@@ -131,7 +146,7 @@ export async function principalActionsPlugin(
   });
 
   await register('delete', {
-    title: ({ handle }) => `Delete ${handle}?`,
+    title: (principal) => `Delete ${nameOf(principal)}?`,
     consequences:
       'This cannot be undone. Everything but the user name is deleted; the user name stays reserved and cannot be used again.',
     button: 'Delete permanently',
@@ -145,7 +160,7 @@ export async function principalActionsPlugin(
   });
 
   await register<TextForm, { url: string; expiresAt: number }>('reset', {
-    title: ({ handle }) => `Create a reset link for ${handle}?`,
+    title: (principal) => `Create a reset link for ${nameOf(principal)}?`,
     consequences:
       'With the link, this person chooses a new password, once, within a day. The old password works until then. Anyone with the link can sign in as this person.',
     button: 'Create the link',
@@ -159,7 +174,7 @@ export async function principalActionsPlugin(
   });
 
   await register<TextForm, string>('rotate', {
-    title: ({ handle }) => `Rotate the password of ${handle}?`,
+    title: (principal) => `Rotate the password of ${nameOf(principal)}?`,
     consequences: 'The agent gets a new password. The old one and all its tokens end at once.',
     button: 'Rotate the password',
     run: async (agent, _, by) => requireCurrent(await principals.rotate(agent, operatorSource(by))),
@@ -264,7 +279,7 @@ export async function principalActionsPlugin(
   await registerAction<PrincipalDocument, TextForm, Invitation>(fastify, console, {
     path: 'invitations/:sub/resend',
     section: 'invitations',
-    title: ({ handle }) => `Create a new link for ${handle}?`,
+    title: (principal) => `Create a new link for ${nameOf(principal)}?`,
     consequences:
       'The older link ends, and the new one is valid for 7 days. With a mail server, it is sent to the address of the person.',
     button: 'Create the link',
@@ -279,7 +294,7 @@ export async function principalActionsPlugin(
   await registerAction<PrincipalDocument, TextForm>(fastify, console, {
     path: 'invitations/:sub/withdraw',
     section: 'invitations',
-    title: ({ handle }) => `Withdraw the invitation of ${handle}?`,
+    title: (principal) => `Withdraw the invitation of ${nameOf(principal)}?`,
     consequences: 'The link ends, and the user name is free again. You can invite the person again.',
     button: 'Withdraw',
     find,

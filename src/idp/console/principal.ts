@@ -11,8 +11,9 @@ import type { ActiveDelegation } from '../oidc/delegations/service.js';
 import type { SessionDocument } from '../oidc/store.js';
 import type { ClientDocument, PrincipalDocument } from '../provisioning/store.js';
 import { AUDIT_COLUMNS } from './audit.js';
-import { permissionTable } from './permissions.js';
-import { kindOf } from './principals.js';
+import { permissionTable, useTable } from './permissions.js';
+import { kindOf, nameOf } from './principals.js';
+import { RECEIPT } from './receipts.js';
 import type { ConsoleServices } from './sources.js';
 
 const LISTED_RECORDS = 10;
@@ -29,7 +30,7 @@ function actionsOf({ kind, state }: PrincipalDocument): Link[] {
   if (state === 'active' && kind === 'human') links.push({ path: 'reset', label: 'Create a reset link' });
   if (state === 'active' && kind === 'agent') links.push({ path: 'rotate', label: 'Rotate the password' });
   if (state === 'disabled') links.push({ path: 'enable', label: 'Enable' });
-  else links.push({ path: 'disable', label: 'Disable' });
+  else links.push({ path: 'disable', label: kind === 'agent' ? 'Stop it' : 'Disable' });
   if (kind === 'human') links.push({ path: 'email', label: 'Change the e-mail address' });
   else
     links.push({ path: 'allow', label: 'Let it use an API' }, { path: 'details', label: 'Change the owner' });
@@ -55,6 +56,7 @@ function principalFacts(principal: Shown): DetailRow[] {
     clientMetadata,
     expiresAt,
     lastUsedAt,
+    mintedBy,
   } = principal;
   return [
     { label: 'User name', text: handle },
@@ -70,10 +72,7 @@ function principalFacts(principal: Shown): DetailRow[] {
           { label: 'Purpose', text: purpose ?? '–' },
           ...redirectUris.map((text) => ({ label: 'Redirect URI', text, isCode: true })),
           { label: 'Client metadata', text: clientMetadata ?? null, isCode: true },
-          {
-            label: 'Registered itself',
-            text: principal.mintedAt === undefined ? 'yes: its name is its own claim' : 'no',
-          },
+          { label: 'Created by', text: principal.mintedAt === undefined ? 'itself' : (mintedBy ?? '–') },
           { label: 'Ends', time: toTimestampOrNull(expiresAt) },
           { label: 'Last used', time: toTimestampOrNull(lastUsedAt) },
         ]
@@ -99,7 +98,7 @@ function delegationTable(
       [
         {
           label: isAgent ? 'Person' : 'Agent',
-          text: ({ agent, person }) => (isAgent ? person : agent).handle,
+          text: ({ agent, person }) => nameOf(isAgent ? person : agent),
           href: ({ agent, person }) => `principals/${(isAgent ? person : agent).id}`,
         },
         { label: 'API', text: ({ delegation }) => delegation.resource, kind: 'code' },
@@ -111,6 +110,7 @@ function delegationTable(
             delegation.lastUsedAt === undefined ? '–' : toTimestamp(delegation.lastUsedAt),
         },
         { label: 'Expires', text: ({ delegation }) => toTimestamp(delegation.expiresAt), kind: 'time' },
+        { label: 'Receipt', text: () => 'Receipt', href: ({ delegation: { txn } }) => `receipts/${txn}` },
         {
           label: 'End',
           text: () => 'End',
@@ -180,14 +180,15 @@ export async function principalPagePlugin(
       return { ...principal, ...(ownerName && { ownerName }) };
     },
     async view(principal, root) {
-      const { id, kind, handle } = principal;
+      const { id, kind } = principal;
       const isAgent = kind === 'agent';
-      const [sessions, consents, delegations, records, permissions] = await Promise.all([
+      const [sessions, consents, delegations, records, permissions, uses] = await Promise.all([
         sources.sessions.list(principal),
         sources.consents.list(id),
         sources.delegations.list(isAgent ? { agent: id } : { person: id }),
-        sources.audit.search({ subjects: [id], limit: LISTED_RECORDS }),
+        sources.audit.search({ about: id, limit: LISTED_RECORDS }),
         isAgent ? sources.permissions.of(principal) : [],
+        isAgent ? sources.agents.usesOf(id) : [],
       ]);
       const applications = await Promise.all(
         consents.map(async (consent) => ({
@@ -197,18 +198,18 @@ export async function principalPagePlugin(
       );
       const page = `principals/${id}`;
       return {
-        title: handle,
+        title: nameOf(principal),
         facts: principalFacts(principal),
         actions: actionsOf(principal).map(({ path, label }) => ({ href: `${id}/${path}`, label })),
         tables: [
-          ...(isAgent ? [permissionTable(permissions, page, root)] : []),
+          ...(isAgent ? [permissionTable(permissions, page, root), useTable(uses, root)] : []),
           sessionTable(sessions, page, root),
           applicationTable(applications, root),
           ...(delegations.length > 0 ? [delegationTable(delegations, { isAgent, page, root })] : []),
           {
             heading: 'Latest audit records',
             empty: 'No recent record.',
-            ...tableOf(AUDIT_COLUMNS, records.items.map(toAuditView), root),
+            ...tableOf([...AUDIT_COLUMNS, RECEIPT], records.items.map(toAuditView), root),
           },
         ],
       };

@@ -13,8 +13,16 @@ const STATES: readonly PrincipalState[] = ['active', 'invited', 'disabled', 'del
 export const kindOf = ({ kind, operatorSince }: PrincipalDocument): string =>
   operatorSince === undefined ? KIND_LABELS[kind] : 'Operator';
 
+/** The name of a principal on a page: that of an agent that has registered itself is its own claim. */
+export const nameOf = ({
+  kind,
+  handle,
+  mintedAt,
+}: Pick<PrincipalDocument, 'kind' | 'handle' | 'mintedAt'>): string =>
+  kind === 'agent' && mintedAt === undefined ? `${handle} (registered itself, not verified)` : handle;
+
 const COLUMNS: List<PrincipalDocument>['columns'] = [
-  { label: 'User name', text: ({ handle }) => handle, href: ({ id }) => `principals/${id}` },
+  { label: 'User name', text: nameOf, href: ({ id }) => `principals/${id}` },
   { label: 'Name', text: ({ name }) => name ?? null },
   { label: 'Kind', text: kindOf },
   { label: 'State', text: ({ state }) => state, kind: 'status' },

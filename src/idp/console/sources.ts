@@ -34,7 +34,7 @@ export function createConsoleSources(
   { provisioning, oidc, consents, resources, groups, permissions, registration, email }: ConsoleDependencies,
 ) {
   const { principals, directory, links, clients, agents } = provisioning;
-  const { sessions, delegations, logoutFailures, publishedKeys: keys } = oidc;
+  const { sessions, delegations, receipts, logoutFailures, publishedKeys: keys } = oidc;
   return {
     principals: {
       ...directory,
@@ -57,6 +57,7 @@ export function createConsoleSources(
       sessions,
       consents,
       delegations,
+      receipts,
       resources,
       logoutFailures,
       keys,

@@ -2,7 +2,7 @@ import { type Client, isSelfRegistered, type Principal } from './directory.js';
 import { type Circumstances, type Permission, type Permit, permitAt } from './permits.js';
 import type { Target } from './resources.js';
 
-/** Who may use an application and an API: every sign-in and every grant asks `findRefusal`. */
+/** Who may use an application and an API: every sign-in and every grant asks `findRefusal`, or `admit` for one API. */
 
 type Applicant = Pick<Principal, 'kind' | 'invitedAt' | 'mintedAt' | 'operatorSince'> & {
   /** `any`: not known yet. */
@@ -37,35 +37,47 @@ export function findRefusal(
   { client, targets = [], ...circumstances }: Use,
   principal: Applicant,
 ): Refusal | null {
-  const { kind } = principal;
-  const who = kind === 'agent' ? 'agents' : 'people';
-  if (client && !client.principalKinds.includes(kind))
+  if (client && !client.principalKinds.includes(principal.kind))
     return refuse('This kind of principal is not allowed to sign in to this client.');
   if (client && !isInAdmittedGroup(client, principal))
     return refuse('The principal is in none of the groups that may use this client.', { isByGroup: true });
-  for (const { resource, scopes = [], isDefault } of targets) {
-    const { identifier, principalKinds, admitsSelfRegistered } = resource;
-    if (!principalKinds.includes(kind)) return refuse(`The resource ${identifier} does not admit ${who}.`);
-    if (!isInAdmittedGroup(resource, principal))
-      return refuse(`The principal is in none of the groups that may use the resource ${identifier}.`, {
-        isByGroup: true,
-      });
-    if (kind === 'human') {
-      if (isSelfRegistered(principal) && !admitsSelfRegistered)
-        return refuse(
-          `The resource ${identifier} does not admit people who registered themselves (idp resource update --self-registered yes).`,
-        );
-      continue;
-    }
-    const permit = permitOf(principal, resource, circumstances);
-    if (!permit) return refuse(noPermission(resource));
-    const missing = scopes.filter((name) => !permit.scopes.has(name));
-    if (missing.length > 0 && !(isDefault && missing.length < scopes.length))
-      return refuse(`The agent has no permission for ${missing.join(' ')} at the resource ${identifier}.`, {
-        isByScope: true,
-      });
+  for (const target of targets) {
+    const { refusal } = admit(target, principal, circumstances);
+    if (refusal) return refusal;
   }
   return null;
+}
+
+/** Why this principal gets no token for an API, or what an agent may do there. */
+export function admit(
+  { resource, scopes = [], isDefault }: Pick<Target, 'resource'> & Partial<Target>,
+  principal: Applicant,
+  circumstances: Circumstances,
+): { refusal: Refusal; permit?: never } | { refusal?: never; permit?: Permit } {
+  const { identifier, principalKinds, admitsSelfRegistered } = resource;
+  const refused = (...why: Parameters<typeof refuse>) => ({ refusal: refuse(...why) });
+  const isPerson = principal.kind === 'human';
+  if (!principalKinds.includes(principal.kind))
+    return refused(`The resource ${identifier} does not admit ${isPerson ? 'people' : 'agents'}.`);
+  if (!isInAdmittedGroup(resource, principal))
+    return refused(`The principal is in none of the groups that may use the resource ${identifier}.`, {
+      isByGroup: true,
+    });
+  if (isPerson)
+    return isSelfRegistered(principal) && !admitsSelfRegistered
+      ? refused(
+          `The resource ${identifier} does not admit people who registered themselves (idp resource update --self-registered yes).`,
+        )
+      : {};
+  const permit = permitOf(principal, resource, circumstances);
+  if (!permit)
+    return refused(`The agent has no permission for the resource ${identifier} (idp agent allow).`);
+  const missing = scopes.filter((name) => !permit.scopes.has(name));
+  return missing.length > 0 && !(isDefault && missing.length < scopes.length)
+    ? refused(`The agent has no permission for ${missing.join(' ')} at the resource ${identifier}.`, {
+        isByScope: true,
+      })
+    : { permit };
 }
 
 /** What an agent may do at a resource. What every agent may do there is not for those that registered themselves. */
@@ -79,9 +91,6 @@ export function permitOf(
   const own = isStranger ? permissions.filter(({ isForEveryone }) => !isForEveryone) : permissions;
   return permitAt(resource, own, circumstances);
 }
-
-export const noPermission = ({ identifier }: Pick<Target['resource'], 'identifier'>): string =>
-  `The agent has no permission for the resource ${identifier} (idp agent allow).`;
 
 const isInAdmittedGroup = (
   { admittedGroups }: { admittedGroups?: readonly string[] },

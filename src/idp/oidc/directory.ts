@@ -2,6 +2,7 @@ import type { RequestSource } from '../../core/http/routes.js';
 import type { Effect } from '../../core/ops/commit.js';
 import type { FactorService } from '../../shared/factors/service.js';
 import type { PasskeyService } from '../../shared/passkeys/service.js';
+import type { AgentUse } from '../provisioning/agent-uses.js';
 import type { PrincipalDirectory } from '../provisioning/directory.js';
 import type { Principals } from '../provisioning/principals.js';
 import type { ClientDocument, PrincipalDocument } from '../provisioning/store.js';
@@ -82,7 +83,7 @@ export interface Directory {
   /** After a sign-in or the issue of tokens. */
   recordUse(client: Client): Promise<void>;
   /** The same for an agent; it does not wait. */
-  recordAgentUse(agent: Principal): void;
+  recordAgentUse(agent: Pick<PrincipalDocument, 'id' | 'lastUsedAt' | 'mintedAt'>, at?: AgentUse): void;
 }
 
 /**

@@ -18,7 +18,13 @@ export type SigningAlgorithm = (typeof SIGNING_ALGORITHMS)[number];
 export type Keys = ReturnType<typeof createKeys>;
 
 /** `typ` of the header, without which one kind of token could be used as another (RFC 8725 §3.11); `JWT` for id_tokens. */
-export type TokenType = 'JWT' | 'logout+jwt' | 'at+jwt' | 'revocations+jwt' | 'oauth-id-jag+jwt';
+export type TokenType =
+  | 'JWT'
+  | 'logout+jwt'
+  | 'at+jwt'
+  | 'revocations+jwt'
+  | 'oauth-id-jag+jwt'
+  | 'receipt+jwt';
 
 export interface KeyMaterial {
   /** Ed25519 seeds, 64 hexadecimal characters each; the first signs. */

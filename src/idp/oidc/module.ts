@@ -1,10 +1,12 @@
 import { authenticatedByRoute, type FastifyTypebox } from '../../core/http/routes.js';
+import type { AuditRecord } from '../../core/ops/audit.js';
 import type { createApprovals } from './approvals/service.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { pathMetadataPlugin } from './discovery.js';
 import { addJobs } from './jobs.js';
 import { publishedKeys } from './keys.js';
 import { oidcPlugin } from './plugin.js';
+import { createReceipts } from './receipts.js';
 import { createOidcServices } from './services.js';
 import type { OidcContext, OidcModuleOptions } from './shared.js';
 import { webfingerPlugin } from './webfinger.js';
@@ -46,6 +48,7 @@ export function createOidcModule(
     /** Absent if they are not enabled. */
     approvals,
     delegations: options.granted.delegations,
+    receipts: createReceipts({ ...services, records: context.store.collection<AuditRecord>('audit') }),
     logoutFailures: backchannel.failures,
     /** The public keys, those of one algorithm in the order of their configuration. */
     publishedKeys: publishedKeys(context.values, keys),

@@ -1,3 +1,4 @@
+import type { PrincipalDocument } from '../provisioning/store.js';
 import type { ResourceService } from '../resources/service.js';
 import type { AccessTokenAlgorithm, ResourceDocument } from '../resources/store.js';
 import type { RuleViolation } from './authorize/rules.js';
@@ -11,7 +12,7 @@ export const algorithmsOf = ({
   algorithms = ['EdDSA'],
 }: Pick<Resource, 'algorithms'>): readonly AccessTokenAlgorithm[] => algorithms;
 
-export type Resources = Pick<ResourceService, 'find' | 'findServer' | 'hasAny' | 'all'>;
+export type Resources = Pick<ResourceService, 'find' | 'findServer' | 'isSame' | 'hasAny' | 'all'>;
 
 /** What a request, a grant or a consent names: a resource and scopes of it. */
 export interface ResourceScopes {
@@ -27,6 +28,11 @@ export interface Target {
   isDefault?: true;
   /** When its access tokens end at the latest. */
   until?: number;
+  /** The agent that gets them, and the IDs of the permissions that allow it; absent for people. */
+  by?: {
+    agent: Pick<PrincipalDocument, 'id' | 'owner' | 'lastUsedAt' | 'mintedAt'>;
+    permissions: readonly string[];
+  };
 }
 
 /** Resources of one request, each of which is a lookup. */

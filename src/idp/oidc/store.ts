@@ -124,14 +124,6 @@ export interface GrantedDelegation {
 export const actorOf = ({ delegation, approval }: Pick<GrantDocument, 'delegation' | 'approval'>) =>
   delegation ?? approval;
 
-/** What audit records say about the end of a grant: its client, and for a delegation the `txn` of its tokens. */
-export const clientTrace = ({
-  id,
-  clientId,
-  delegation,
-}: Pick<GrantDocument, 'id' | 'clientId' | 'delegation'>): string =>
-  delegation ? `${clientId} ${id}` : clientId;
-
 /** An issued access token. */
 export interface IssuedToken {
   /** SHA-256 of an opaque token; `jti` of a token for a resource. */

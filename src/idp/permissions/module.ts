@@ -1,4 +1,5 @@
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
+import { readTime } from '../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import {
   PermissionBody,
@@ -46,7 +47,7 @@ export function createPermissionsModule(deps: PermissionRouteDependencies) {
             throw invalidFields({ path: 'agent', message: 'is no agent and no group' });
           const given = {
             ...terms,
-            until: until === undefined ? undefined : Date.parse(until),
+            until: until === undefined ? undefined : readTime(until),
             tokensPerHour: tokens_per_hour,
             delegatedOnly: delegated_only,
           };

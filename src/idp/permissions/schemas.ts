@@ -57,6 +57,9 @@ export const PermissionView = Type.Object({
   networks: Type.Array(Type.String()),
   tokens_per_hour: Nullable(Type.Integer()),
   delegated_only: Type.Boolean(),
+  given_by: Nullable(
+    Type.String({ description: 'The operator, or the address of the request: `cli` for a command.' }),
+  ),
   created_at: Timestamp,
   updated_at: Timestamp,
 });
@@ -71,6 +74,7 @@ export const permissionView = (permission: PermissionDocument) => ({
   networks: permission.networks ?? [],
   tokens_per_hour: permission.tokensPerHour ?? null,
   delegated_only: permission.delegatedOnly === true,
+  given_by: permission.givenBy ?? null,
   created_at: toTimestamp(permission.createdAt),
   updated_at: toTimestamp(permission.updatedAt),
 });

@@ -142,6 +142,7 @@ export function createPermissions(deps: PermissionDependencies) {
         const id = idOf(subject, resource);
         const before = await permissions.findOne({ id });
         const now = clock.now();
+        const givenBy = source.by ?? source.ip;
         const granted: PermissionDocument = {
           id,
           subject,
@@ -149,6 +150,7 @@ export function createPermissions(deps: PermissionDependencies) {
           resource: identifier,
           scopes,
           ...conditions,
+          givenBy,
           createdAt: before?.createdAt ?? now,
           updatedAt: now,
           ...(before && { revision: (before.revision ?? 0) + 1 }),
@@ -158,7 +160,7 @@ export function createPermissions(deps: PermissionDependencies) {
         if (!before)
           return { parts: [permissions.inserting(granted), entry], result: granted, repeatIfTaken: true };
         const change = {
-          set: { scopes, ...conditions, updatedAt: now },
+          set: { scopes, ...conditions, givenBy, updatedAt: now },
           unset: CONDITIONS.filter((name) => !(name in conditions)),
           inc: { revision: 1 },
         };
@@ -188,9 +190,9 @@ export function createPermissions(deps: PermissionDependencies) {
     ): Promise<Page<PermissionDocument>> =>
       readPage(permissions, { sort: 'id', where: defined(of), after, ...(limit !== undefined && { limit }) }),
 
-    /** What removes those of an agent, for the commit that deletes it. */
-    async leaving(sub: string): Promise<Write[]> {
-      const found = await allOf(permissions, { where: { subject: sub }, sort: 'id' });
+    /** What removes those of an agent or an API, for the commit that deletes it. */
+    async leaving(of: { subject: string } | { resourceId: string }): Promise<Write[]> {
+      const found = await allOf(permissions, { where: of, sort: 'id' });
       return found.map(({ id }) => permissions.deleting({ id }));
     },
   };

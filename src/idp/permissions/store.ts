@@ -19,6 +19,8 @@ export interface PermissionDocument {
   tokensPerHour?: number;
   /** The agent acts for people there, who let it, and never for itself. */
   delegatedOnly?: true;
+  /** The operator who last gave or changed it, or the address of the request: `cli` for a command. Absent in older ones. */
+  givenBy?: string;
   createdAt: number;
   updatedAt: number;
   /** Incremented by every change, which is conditional on the value it read. */

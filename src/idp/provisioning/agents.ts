@@ -11,6 +11,7 @@ import { allOf, pagesOf } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import type { Groups } from '../groups/service.js';
 import type { Addresses } from './addresses.js';
+import type { AgentUse, AgentUses } from './agent-uses.js';
 import { metadataIdProblem, type UriRules, uriProblems } from './client-uris.js';
 import type { EndSessions, PrincipalCollection, PrincipalDocument } from './store.js';
 
@@ -54,9 +55,10 @@ export function createAgents(
     groups: Pick<Groups, 'has'>;
     addresses: Pick<Addresses, 'conflict' | 'moving'>;
     uriRules: UriRules;
+    uses: Pick<AgentUses, 'note' | 'of'>;
   },
 ) {
-  const { commit, audit, clock, backgroundTasks, endSessions, groups, addresses, uriRules } = deps;
+  const { commit, audit, clock, backgroundTasks, endSessions, groups, addresses, uriRules, uses } = deps;
 
   /** @throws VALIDATION_ERROR naming every problem */
   const validate = async (change: AgentChange): Promise<void> => {
@@ -131,6 +133,9 @@ export function createAgents(
       afterCommit: () => backgroundTasks.run('end of agents', () => stopAll(owner, source)),
     }),
 
+    /** Where an agent acted, by API. */
+    usesOf: uses.of,
+
     /** Those for which a person answers, alone or in a group. */
     ownedBy: async ({ id, groups: names }: { id: string; groups: readonly string[] }) =>
       (
@@ -140,9 +145,13 @@ export function createAgents(
         })
       ).filter(({ state }) => state !== 'deleted'),
 
-    /** After a code or a token. A failure leaves the previous time, which only makes an agent look unused. */
-    recordUse(agent: Pick<PrincipalDocument, 'id' | 'lastUsedAt' | 'mintedAt'>): void {
+    /**
+     * After a code or a token. A failure leaves the previous time, which only makes an agent look unused.
+     * @param at the API, if it is one for an API
+     */
+    recordUse(agent: Pick<PrincipalDocument, 'id' | 'lastUsedAt' | 'mintedAt'>, at?: AgentUse): void {
       const { id, lastUsedAt = 0, mintedAt } = agent;
+      if (at) uses.note(id, at);
       const now = clock.now();
       if (isRecent(lastUsedAt, { now, within: USE_PRECISION_MS })) return;
       const set = { lastUsedAt: now, ...(mintedAt === undefined && { expiresAt: now + UNUSED_LIFETIME_MS }) };

@@ -10,6 +10,7 @@ import { applyChange } from '../../core/storage/semantics.js';
 import type { Groups } from '../groups/service.js';
 import type { Permissions } from '../permissions/service.js';
 import { type Addresses, namesOf } from './addresses.js';
+import type { AgentUses } from './agent-uses.js';
 import type { Agents } from './agents.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
@@ -65,14 +66,15 @@ export interface DirectoryDependencies extends Dependencies {
   endSessions: EndSessions;
   groups: Pick<Groups, 'leaving'>;
   permissions: Pick<Permissions, 'leaving'>;
+  uses: Pick<AgentUses, 'leaving'>;
   addresses: Addresses;
   /** Absent without a mail server. */
   mails?: Pick<PersonMails, 'verification' | 'emailChanged'> | undefined;
 }
 
 export function createDirectory(principals: PrincipalCollection, deps: DirectoryDependencies) {
-  const { signInMethods, endSessions, groups, permissions, addresses, agents, mails, commit, audit, clock } =
-    deps;
+  const { signInMethods, endSessions, groups, permissions, uses, addresses, agents, mails } = deps;
+  const { commit, audit, clock } = deps;
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
 
@@ -114,7 +116,8 @@ export function createDirectory(principals: PrincipalCollection, deps: Directory
       const endings = await Promise.all([
         signInMethods.removal(sub),
         groups.leaving(sub),
-        permissions.leaving(sub),
+        permissions.leaving({ subject: sub }),
+        uses.leaving(sub),
       ]);
       const freed = addresses.moving(sub, found, {});
       return { parts: [...parts, ...endings.flat(), ...freed], result: true };

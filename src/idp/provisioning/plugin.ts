@@ -3,7 +3,7 @@ import type { TObject } from 'typebox';
 import { parseBasic } from '../../core/http/authorization.js';
 import { isBrowser } from '../../core/http/browser.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
-import { toTimestamp } from '../../core/http/schemas.js';
+import { readTime, toTimestamp } from '../../core/http/schemas.js';
 import { type AppError, type ErrorOptions, httpErrors } from '../../core/kernel/errors.js';
 import { provisioningErrors } from './errors.js';
 import { guidePlugin } from './guide.js';
@@ -64,7 +64,7 @@ async function creationPlugin(
       refuseUnknownFields(request.body, AgentBody);
       const { expires_at: expires, ...input } = request.body;
       const { agent, password } = await principals.mintAgent(
-        { ...input, expiresAt: expires === undefined ? undefined : Date.parse(expires) },
+        { ...input, expiresAt: expires === undefined ? undefined : readTime(expires) },
         requestSource(request),
         adminVouchesForAgents,
       );

@@ -83,6 +83,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       | 'secretHash'
       | 'keys'
       | 'mintedAt'
+      | 'mintedBy'
       | 'vouchedAt'
       | 'passkeyOnly'
       | keyof AgentDetails
@@ -135,7 +136,10 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     const now = clock.now();
     const agent = newPrincipal(
       { handle: canonical, name },
-      { kind: 'agent', ...credentials, ...details, mintedAt: now, ...(isVouched && { vouchedAt: now }) },
+      {
+        ...{ kind: 'agent', ...credentials, ...details, mintedAt: now, mintedBy: source.by ?? source.ip },
+        ...(isVouched && { vouchedAt: now }),
+      },
     );
     const presented = [...(redirectUris ?? []), ...[clientMetadata ?? []].flat()];
     const detail = [...(credentials.keys ?? []).map(({ id }) => id), ...presented].join(' ');

@@ -67,6 +67,8 @@ export interface PrincipalDocument {
   application?: string;
   /** Present when the operator created the agent. */
   mintedAt?: number;
+  /** The operator who did, or the address of the request: `cli` for a command. */
+  mintedBy?: string;
   /** Who answers for the agent: the `sub` of a person, or `group:` with a name. It stops with them. Absent: the operators. */
   owner?: string;
   /** What the agent is for, in the words of its creator. */

@@ -9,8 +9,9 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import { type Change, nullIfTaken } from '../../core/storage/collection.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import type { Groups } from '../groups/service.js';
+import type { Permissions } from '../permissions/service.js';
 import { approvalProblems, writtenFields } from './approvals.js';
-import { identifierProblem, isResourceUri } from './identifier.js';
+import { identifierProblem, isResourceUri, spellingsOf } from './identifier.js';
 import { MAX_RESOURCES } from './service.js';
 import {
   ACCESS_TOKEN_ALGORITHMS,
@@ -62,6 +63,7 @@ export interface ResourceAdministrationDependencies
   signingAlgorithms: readonly AccessTokenAlgorithm[];
   groups: Pick<Groups, 'readFilter' | 'refuseUnknown'>;
   endResource: EndResource;
+  permissions: Pick<Permissions, 'leaving'>;
 }
 
 /** What ends with a resource, for the commit that removes it: its access tokens, and its delegations after that. */
@@ -72,7 +74,7 @@ export function createResourceAdministration(
   resources: ResourceCollection,
   deps: ResourceAdministrationDependencies,
 ) {
-  const { commit, audit, clock, random, allowHttp, reservedScopes, groups, endResource } = deps;
+  const { commit, audit, clock, random, allowHttp, reservedScopes, groups, permissions, endResource } = deps;
   const { signingAlgorithms } = deps;
   /** @param known the scopes of the resource then */
   const problemsOf = (input: Partial<ResourceInput>, known: ResourceInput['scopes']): ErrorDetail[] => {
@@ -163,6 +165,9 @@ export function createResourceAdministration(
         ...(problem === null ? [] : [{ path: 'resource', message: problem }]),
         ...problemsOf(input, input.scopes),
       ]);
+      const [, other] = spellingsOf(identifier);
+      if (other !== undefined && (await find(other)))
+        insist([{ path: 'resource', message: `is registered already, as ${other}` }]);
       // Two simultaneous commands may exceed it by one, which is harmless.
       if ((await resources.count({}, MAX_RESOURCES)) >= MAX_RESOURCES)
         insist([{ path: 'resource', message: `would be one of more than ${MAX_RESOURCES}` }]);
@@ -291,17 +296,20 @@ export function createResourceAdministration(
       return committed ? { resource: applyChange(before, change), secret } : null;
     },
 
-    async remove(identifier: string, source: RequestSource): Promise<ResourceDocument | null> {
-      const found = await find(identifier);
-      if (!found) return null;
-      const by = actorOf(source);
-      const { committed } = await commit([
-        resources.deleting({ id: found.id }),
-        endResource(identifier, by),
-        audit.entry({ event: 'resource.removed', subject: identifier, ...by }),
-      ]);
-      return committed ? found : null;
-    },
+    /** Removes it with its permissions. `null` if it is unknown. */
+    remove: (identifier: string, source: RequestSource): Promise<ResourceDocument | null> =>
+      decideAndCommit(commit, async () => {
+        const found = await find(identifier);
+        if (!found) return { result: null };
+        const by = actorOf(source);
+        const parts = [
+          resources.deleting({ id: found.id }),
+          ...(await permissions.leaving({ resourceId: found.id })),
+          endResource(identifier, by),
+          audit.entry({ event: 'resource.removed', subject: identifier, ...by }),
+        ];
+        return { parts, result: found };
+      }),
   };
 }
 

@@ -33,6 +33,10 @@ export function createResourceService(resources: ResourceCollection, { clock }: 
       return null;
     },
 
+    /** Whether both texts are spellings of one identifier. */
+    isSame: (one: string, other: string): boolean =>
+      one === other || spellingsOf(one).some((spelling) => spellingsOf(other).includes(spelling)),
+
     /** The resource with this `res_…`, with the previous secret only while that is valid. */
     async findServer(id: string): Promise<ResourceDocument | null> {
       const resource = /^res_[0-9a-f]{32}$/.test(id) ? await resources.findOne({ id }) : null;

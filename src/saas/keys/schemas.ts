@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { option } from '../../core/config/options.js';
-import { Closed, DisplayName, Envelope, Nullable, Timestamp } from '../../core/http/schemas.js';
+import { Closed, DisplayName, Envelope, Nullable, Time, Timestamp } from '../../core/http/schemas.js';
 import { defineErrors } from '../../core/kernel/errors.js';
 
 export const BODY_LIMIT = 8 * 1024;
@@ -44,8 +44,7 @@ export const NewKey = Closed({
   ),
   expiresAt: Type.Optional(
     Type.String({
-      ...{ accepts: 'a time in UTC like 2027-01-31T00:00:00Z', examples: ['2027-01-31T00:00:00Z'] },
-      ...{ pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{1,3})?Z$' },
+      ...{ ...Time, examples: ['2027-01-31T00:00:00Z'] },
       description: 'Default: it does not expire.',
     }),
   ),

@@ -1,6 +1,6 @@
 import type { Identity } from '../../core/http/identity.js';
 import type { RequestSource } from '../../core/http/routes.js';
-import { toTimestamp } from '../../core/http/schemas.js';
+import { readTime } from '../../core/http/schemas.js';
 import { DAY, SECOND } from '../../core/kernel/clock.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { defined } from '../../core/kernel/fields.js';
@@ -167,8 +167,7 @@ const noSuchKey = () => httpErrors.NOT_FOUND({ message: 'There is no such key.' 
 
 /** @throws VALIDATION_ERROR unless the time exists and is to come */
 function timeOf(text: string, now: number): number {
-  const time = Date.parse(text);
-  // `Date.parse` reads February 31 as a day in March.
-  if (time > now && toTimestamp(time).startsWith(text.slice(0, 10))) return time;
+  const time = readTime(text);
+  if (time > now) return time;
   throw invalidFields({ path: 'expiresAt', message: 'must be a time to come, like 2027-01-31T00:00:00Z' });
 }

@@ -4,6 +4,7 @@ import { type Localized, longTime, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, type RequestSource, requestSource } from '../../core/http/routes.js';
 import { matchesSchema, OptionalName } from '../../core/http/schemas.js';
+import { httpErrors } from '../../core/kernel/errors.js';
 import type { PersonGuard, PersonGuardOptions, SignedIn } from './guard.js';
 import {
   AccountQuery,
@@ -14,6 +15,7 @@ import {
   NameBody,
   type Notice,
   noticeIn,
+  ReceiptParams,
   SessionBody,
 } from './schemas.js';
 import type {
@@ -104,6 +106,17 @@ export async function accountPagePlugin(fastify: FastifyTypebox, options: Accoun
     addEnding('/agents/stop', AgentBody, 'agent-stopped', ({ principal }, { agent }, source) =>
       agents.stop(principal, agent, source),
     );
+
+  if (sources.receipts) {
+    const { of } = sources.receipts;
+    fastify.get('/receipts/:txn', { config, schema: { params: ReceiptParams } }, async (request, reply) => {
+      const { txn } = request.params;
+      const receipt = await of(guard.personOf(request).principal, txn, requestSource(request));
+      if (!receipt) throw httpErrors.NOT_FOUND();
+      reply.header('content-disposition', `attachment; filename="receipt-${txn}.json"`);
+      return reply.type('application/json').send(JSON.stringify(receipt, null, 2));
+    });
+  }
 
   if (verification) {
     fastify.post('/verification', { config, schema: { body: EmptyBody } }, async (request, reply) => {
@@ -209,11 +222,9 @@ const viewOfApplication = ({ clientId, name, scopes, resources, since }: Applica
   since: message('account.since', { when: longTime(since) }),
 });
 
-const viewOfDelegation = ({ id, agent, resource, permits, expiresAt, lastUsedAt }: Delegation) => ({
+const viewOfDelegation = ({ id, expiresAt, lastUsedAt, ...shown }: Delegation) => ({
+  ...shown,
   delegation: id,
-  agent,
-  resource,
-  permits,
   until: message('account.until', { when: longTime(expiresAt) }),
   used: usedAt(lastUsedAt),
 });
@@ -223,8 +234,9 @@ const viewOfApproval = ({ expiresAt, ...approval }: WaitingApproval) => ({
   until: message('account.until', { when: longTime(expiresAt) }),
 });
 
-const viewOfAgent = ({ id, handle, name, purpose = '', expiresAt, lastUsedAt, isStopped }: OwnedAgent) => ({
-  ...{ agent: id, handle, name, purpose, isStopped },
+const viewOfAgent = ({ id, purpose = '', expiresAt, lastUsedAt, uses, ...shown }: OwnedAgent) => ({
+  ...{ ...shown, agent: id, purpose },
+  uses: uses.map(({ resource, txn, lastUsedAt }) => ({ resource, txn, used: usedAt(lastUsedAt) })),
   until: expiresAt === undefined ? '' : message('account.until', { when: longTime(expiresAt) }),
   used: usedAt(lastUsedAt),
 });

@@ -32,6 +32,10 @@ export const AgentBody = formOf({
   agent: Type.String({ accepts: 'the ID of an agent', maxLength: 64, pattern: '^[\\w-]+$' }),
 });
 
+export const ReceiptParams = Type.Object({
+  txn: Type.String({ accepts: 'the txn of a token', maxLength: 64, pattern: '^[\\w-]+$' }),
+});
+
 export const EmptyBody = formOf({});
 
 const Code = Type.String({ maxLength: 64, writeOnly: true });

@@ -85,6 +85,11 @@ export interface AccountSources {
     list(sub: string): Promise<OwnedAgent[]>;
     stop(person: Person, agent: string, source: RequestSource): Promise<void>;
   };
+  /** What agents did for the person, or those for which the person answers. Absent in a product without agents. */
+  receipts?: {
+    /** Null if the person may not have it. @throws RATE_LIMITED */
+    of(person: Person, txn: string, source: RequestSource): Promise<object | null>;
+  };
   /** Absent without a mail server. */
   verification: AddressVerification | undefined;
   /** Absent if they are not configured. */
@@ -138,6 +143,10 @@ export interface Delegation {
   id: string;
   /** The name of the agent. */
   agent: string;
+  /** Whether the agent has registered itself, so that its name is its own claim. */
+  isUnverified: boolean;
+  /** Names the receipt of what the agent did. */
+  txn: string;
   /** The identifier of the API. */
   resource: string;
   /** What it may do there. */
@@ -165,6 +174,10 @@ export interface OwnedAgent {
   expiresAt?: number;
   lastUsedAt?: number;
   isStopped: boolean;
+  /** Whether the agent has registered itself, so that its name is its own claim. */
+  isUnverified: boolean;
+  /** Where it acted. */
+  uses: readonly { resource: string; lastUsedAt: number; txn: string }[];
 }
 
 /** An API that an application may use. */

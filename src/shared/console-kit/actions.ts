@@ -19,7 +19,7 @@ export interface Action<Target, Fields extends TObject = TObject, Result = unkno
   section: string;
   title(target: Target): string;
   /** What happens, as sentences. */
-  consequences: string;
+  consequences: string | ((target: Target) => Promise<string>);
   /** The label of the button: a verb. */
   button: string;
   /** Whether the change cannot be undone, which the button shows. */
@@ -213,11 +213,11 @@ interface RenderedForm<Target> {
   error?: AppError;
 }
 
-function sendForm<Target, Fields extends TObject, Result>(
+async function sendForm<Target, Fields extends TObject, Result>(
   console: Console,
   action: Action<Target, Fields, Result>,
   { request, reply, target, given = action.values?.(target) ?? {}, error }: RenderedForm<Target>,
-): FastifyReply {
+): Promise<FastifyReply> {
   const { section, inputs = [], button, consequences, isDestructive } = action;
   const typed = action.typed?.(target);
   const all: readonly Input[] = typed === undefined ? inputs : [...inputs, confirmation(typed)];
@@ -228,7 +228,7 @@ function sendForm<Target, Fields extends TObject, Result>(
     section,
     view: {
       title: action.title(target),
-      consequences,
+      consequences: typeof consequences === 'string' ? consequences : await consequences(target),
       button,
       isDestructive,
       action: ownPath(request),

@@ -168,6 +168,8 @@ t.test('resource and scope are what the assertion, the operator and the request 
     'invalid_target',
   );
   t.equal((await present(await sign(), { resource: FILES })).status, 200);
+  const spelled = `${FILES}/`;
+  t.equal((await present(await sign({ claims: { resource: spelled } }), { resource: spelled })).status, 200);
 });
 
 t.test('a resource that admits only agents, or none any more, gets no token', async (t) => {

@@ -347,7 +347,7 @@ t.test('/revoke revokes tokens of the calling client and reveals nothing about o
     t.match(await idp.refresh(client, next.refresh_token), REFUSED);
     t.equal((await revoke(client, next.refresh_token)).status, 200, 'and again');
     const records = (await auditOf(await idpStore(t, idp))).filter(
-      ({ event, detail }) => event === 'grant.revoked' && detail === client.id,
+      ({ event, detail }) => event === 'grant.revoked' && detail?.includes(client.id),
     );
     t.match(records, [{ subject: agent.sub }]);
     t.equal(records.length, 1);

@@ -172,6 +172,7 @@ t.test('a resource that is registered again has no permissions', async (t) => {
   const { idp, files, ask, allow } = await start(t);
   await allow();
   await files.remove(FILES, COMMAND_SOURCE);
+  t.same((await files.permissions.list()).items, [], 'none is left');
   await addResource(t, idp, FILES, { agents: false });
   t.match(await ask(), { status: 400, body: { error: 'invalid_target' } });
 });

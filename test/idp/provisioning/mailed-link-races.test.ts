@@ -102,6 +102,7 @@ function domainOn(store: Store, seed: string) {
     firstOperator: { look: async () => null },
     groups: { joining: async () => [], leaving: async () => [], refuseUnknown: async () => undefined },
     permissions: { leaving: async () => [] },
+    uses: { leaving: async () => [] },
     agents: { validate: async () => undefined, stopping: () => NO_EFFECT },
     ...{ addresses: addressesIn(store), accountData: createAccountData() },
     clients: { find: async () => null, findNamed: async () => null },

@@ -338,6 +338,7 @@ const accountCalls = (sid: string, clientId: string): Call[] => [
   ['GET', '/'],
   ['GET', '/.well-known/change-password'],
   ['GET', '/account'],
+  ['GET', '/account/receipts/gr_1'],
   ['GET', '/account/password'],
   ['GET', '/account/delete'],
   ['POST', '/account/name', { name: 'Mine' }],

@@ -105,6 +105,7 @@ t.test('what a new key must be', async (t) => {
   await refused({ networks: ['10.0.0.1.1'] }, /networks.*10\.0\.0\.1\.1/);
   await refused({ expiresAt: '2027-02-31T00:00:00Z' }, /expiresAt.*must be a time to come/);
   await refused({ expiresAt: '2027-02-30' }, /expiresAt/);
+  await refused({ expiresAt: '2027-02-31T00:00:00+02:00' }, /must be a time to come/);
   await refused({ expiresAt: new Date(clock.now()).toISOString() }, /must be a time to come/);
 });
 

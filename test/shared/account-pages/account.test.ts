@@ -326,6 +326,7 @@ const ROUTES: [method: string, path: string, fields?: Record<string, string>][] 
   ['POST', '/account/applications/disconnect', { client_id: 'cid_1' }],
   ['POST', '/account/delegations/end', { delegation: 'dlg_1' }],
   ['POST', '/account/agents/stop', { agent: 'u_1' }],
+  ['GET', '/account/receipts/gr_1'],
   ['GET', '/account/password'],
   ['POST', '/account/password', { current_password: PASSWORD, password: 'mine', password_confirm: 'mine' }],
   ['GET', '/account/delete'],

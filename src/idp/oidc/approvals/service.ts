@@ -96,7 +96,7 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
   };
 
   /** The person that a hint names. `null` if there is none. @throws invalid_request, expired_login_hint_token */
-  const findPerson = async (fields: Fields, agent: Principal, { resource }: Target) => {
+  const findPerson = async (fields: Fields, agent: Principal, { resource }: Target, ip: string) => {
     const { login_hint: hint, login_hint_token: token } = fields;
     if ((hint === undefined) === (token === undefined) || fields['id_token_hint'] !== undefined)
       throw oidcErrors.invalid_request({ message: 'Send either login_hint or login_hint_token.' });
@@ -104,7 +104,7 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
       const named = await directory.findByName(hint);
       return named && directory.findPrincipal(named.id);
     }
-    const claims = await findAccessTokenFor(resource, token ?? '', deps);
+    const claims = await findAccessTokenFor(resource, token ?? '', ip, deps);
     if (claims?.act?.sub !== agent.id) throw oidcErrors.expired_login_hint_token();
     return directory.findPrincipal(claims.sub);
   };
@@ -159,7 +159,7 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
       const refusal = findRefusal({ targets: [target], isDelegated: true, ip }, agent);
       if (refusal?.isByScope) throw oidcErrors.invalid_scope({ message: refusal.description });
       if (refusal) throw oidcErrors.invalid_target({ message: refusal.description });
-      const person = await findPerson(fields, agent, target);
+      const person = await findPerson(fields, agent, target, ip);
       // By the name that the agent has given, whether or not there is a person.
       const asked = sha256(JSON.stringify([agent.id, fields['login_hint']?.toLowerCase() ?? person?.id]));
       const now = clock.now();

@@ -1,3 +1,4 @@
+import { defined } from '../../../core/kernel/fields.js';
 import { newId, newToken, sha256 } from '../../../core/kernel/secrets.js';
 import { findRefusal, type Refusal } from '../admission.js';
 import type { BackchannelLogout } from '../backchannel/service.js';
@@ -9,7 +10,8 @@ import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
 import { namesIn, scopesOf } from '../resources.js';
 import type { SessionService } from '../sessions.js';
 import type { OidcShared } from '../shared.js';
-import { clientTrace, GRANT, type GrantedDelegation, type SessionDocument } from '../store.js';
+import { GRANT, type GrantedDelegation, type SessionDocument } from '../store.js';
+import { traced } from '../traces.js';
 import type {
   ClientInteraction,
   FirstPartyPage,
@@ -178,6 +180,13 @@ export function createAuthorization(
       codeExpiresAt: now + CODE_LIFETIME_MS,
     };
     const event = isSilent ? 'login.continued' : 'login.succeeded';
+    const agent = principal.kind === 'agent' ? principal : request.delegation?.agent;
+    const trace = agent && {
+      ...{ txn: id, client: client.id },
+      agent: agent.id,
+      ...defined({ owner: agent.owner, person: request.delegation && principal.id }),
+    };
+    const detail = trace ? traced(trace).detail : client.id;
     const usingPushed = pushed && deps.pushed.using(pushed);
     const outcome = await commit([
       usingPushed,
@@ -185,7 +194,7 @@ export function createAuthorization(
       session && sessions.extending(session),
       session && !delegation ? await backchannel.notice(client, session, scope) : undefined,
       grants.inserting(grant),
-      audit.entry({ event, subject: principal.id, ip, detail: clientTrace(grant) }),
+      audit.entry({ event, subject: principal.id, ip, detail }),
     ]);
     if (!outcome.committed) {
       if (outcome.unmet === usingPushed) throw wasUsed();

@@ -28,8 +28,7 @@ export async function proveActor(
   if (!token) throw oidcErrors.invalid_request({ message: 'actor_token is missing.' });
   if (type !== ACCESS_TOKEN && type !== JWT)
     throw oidcErrors.invalid_request({ message: `actor_token_type must be ${ACCESS_TOKEN} or ${JWT}.` });
-  const found = await deps.resources.find(resource);
-  const claims = found && (await findAccessTokenFor(found, token, deps));
+  const claims = await findAccessTokenFor(await deps.resources.find(resource), token, ip, deps);
   if (claims) {
     const isOwn = claims.act === undefined && [claims.sub, clientId].includes(claims.client_id);
     // A token that is bound to a key proves nothing without that key.

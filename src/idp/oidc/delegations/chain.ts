@@ -9,11 +9,10 @@ import { findAccessTokenFor } from '../tokens/introspection.js';
 import type { TokenResponse } from '../tokens/issuance.js';
 import { type AccessTokenClaims, type ActorClaim, actorClaim, TYPE } from '../tokens/jwt-access-token.js';
 import { confirmationOf, findProvenKey, tokenTypeOf } from '../tokens/key-binding.js';
-import { permittedTarget } from '../tokens/permit.js';
+import { permittedTarget, recordOfToken } from '../tokens/permit.js';
 import type { TokenRequest } from '../tokens/request.js';
 import { lifetimeFor } from '../tokens/target.js';
 import { proveActor } from './actor.js';
-import { traceOf } from './store.js';
 
 /**
  * An agent hands its access token for a person on to another agent (RFC 8693 §4.1): a new access token of the same
@@ -31,15 +30,14 @@ export async function chainDelegation(
   deps: OidcShared,
 ): Promise<TokenResponse> {
   const { audit, clock, random, keys, issuer } = deps;
-  const { fields, resources, prove, ip } = request;
-  const { claims, act, maxDepth, person } = await readSubject(client, subjectToken, resources, deps);
+  const { fields, prove, ip } = request;
+  const { claims, act, maxDepth, person } = await readSubject(client, subjectToken, request, deps);
   const agent = await proveActor(request, { resource: claims.aud, clientId: client.id }, deps);
   if (chainOf(act).length >= maxDepth) throw refuse('The delegation does not permit a further agent.');
   if (chainOf(act).includes(agent.id)) throw refuse('The agent acts with this token already.');
   const resource = await deps.resources.find(claims.aud);
   if (!resource) throw oidcErrors.invalid_target();
-  const targets = [{ resource }];
-  const refusal = findRefusal({ targets, ip, isDelegated: true }, agent) ?? findRefusal({ targets }, person);
+  const refusal = findRefusal({ targets: [{ resource }] }, person);
   if (refusal) throw oidcErrors.invalid_target({ message: refusal.description });
   const asked = narrow(namesIn(claims.scope), fields['scope']);
   const until = claims.exp * SECOND;
@@ -63,8 +61,10 @@ export async function chainDelegation(
     act: actorClaim({ id: agent.id, epoch: agent.epoch }, issuer(), act),
     ...confirmationOf(key),
   };
-  const detail = traceOf({ agent: agent.id, id: claims.delegation ?? '', txn: claims.txn });
-  await audit.record({ event: 'delegation.handed_on', subject: claims.sub, ip, detail });
+  const { txn, sub, delegation = '' } = claims;
+  const chain = { txn, client: client.id, person: sub, delegation, chain: chainOf(act) };
+  deps.directory.recordAgentUse(agent, { resource: resource.identifier, txn });
+  await audit.record({ event: 'delegation.handed_on', ip, ...recordOfToken(chain, target) });
   return {
     access_token: await keys.sign({ ...issued }, algorithmsOf(resource)[0], TYPE),
     token_type: tokenTypeOf(key),
@@ -77,13 +77,12 @@ export async function chainDelegation(
 async function readSubject(
   { id }: Pick<Client, 'id'>,
   token: string,
-  [identifier, ...others]: readonly string[],
+  { resources: [identifier, ...others], ip }: TokenRequest,
   deps: OidcShared,
 ): Promise<{ claims: AccessTokenClaims; act: ActorClaim; maxDepth: number; person: Principal }> {
   if (identifier === undefined || others.length > 0)
     throw oidcErrors.invalid_target({ message: 'Send one resource: that of subject_token.' });
-  const named = (await deps.resources.find(identifier)) ?? { identifier };
-  const claims = await findAccessTokenFor(named, token, deps);
+  const claims = await findAccessTokenFor(await deps.resources.find(identifier), token, ip, deps);
   const { act, delegation } = claims ?? {};
   if (!claims || !act || delegation === undefined)
     throw refuse('subject_token is no valid access token of a delegation for this resource.');

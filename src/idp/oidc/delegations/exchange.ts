@@ -26,7 +26,7 @@ export async function exchangeTokens(
     throw oidcErrors.invalid_request({
       message: `requested_token_type must be ${ACCESS_TOKEN} or ${JWT}.`,
     });
-  if (audience !== undefined && !request.resources.includes(audience))
+  if (audience !== undefined && !request.resources.some((one) => deps.resources.isSame(one, audience)))
     throw oidcErrors.invalid_target({ message: 'Name the resource with the parameter resource.' });
   const issued = { issued_token_type: requested ?? ACCESS_TOKEN };
   if (type === ACCESS_TOKEN || type === JWT)

@@ -1,4 +1,5 @@
 import { DAY, isUnexpired } from '../../../core/kernel/clock.js';
+import { defined } from '../../../core/kernel/fields.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import { type CommitPart, decideAndCommit, type Effect } from '../../../core/ops/commit.js';
 import type { ModuleContext } from '../../../core/server/module-context.js';
@@ -6,7 +7,8 @@ import type { Page, PageQuery, Write } from '../../../core/storage/collection.js
 import { pagesOf } from '../../../core/storage/pages.js';
 import type { Directory, Principal } from '../directory.js';
 import type { Revocations } from '../revocations/service.js';
-import { DELEGATION, type DelegationCollection, type DelegationDocument, traceOf } from './store.js';
+import { traced } from '../traces.js';
+import { DELEGATION, type DelegationCollection, type DelegationDocument } from './store.js';
 
 /** Delegations: which agents act for which people. */
 
@@ -30,7 +32,7 @@ export type Delegations = ReturnType<typeof createDelegations>;
 
 export interface Permission extends Pick<DelegationDocument, 'resource' | 'clientId' | 'txn' | 'maxDepth'> {
   person: Pick<Principal, 'id' | 'epoch'>;
-  agent: Pick<Principal, 'id' | 'epoch'>;
+  agent: Pick<Principal, 'id' | 'epoch' | 'owner'>;
   scopes: readonly string[];
   lifetimeMs: number;
 }
@@ -61,13 +63,14 @@ export function createDelegations(
     return agent?.kind === 'agent' && person && isUnchanged ? { delegation, agent, person } : null;
   };
 
-  const entryOf = (event: 'given' | 'ended', delegation: DelegationDocument, by: EndedBy): Effect =>
-    audit.entry({
-      event: `delegation.${event}`,
-      subject: delegation.person,
-      ...by,
-      detail: traceOf(delegation),
-    });
+  const entryOf = (
+    event: 'given' | 'ended',
+    { txn, clientId: client, agent, person, id: delegation, resource, scopes }: DelegationDocument,
+    { owner, ...by }: EndedBy & Pick<Principal, 'owner'>,
+  ): Effect => {
+    const given = { txn, client, agent, ...defined({ owner }), person, delegation, resource, scopes };
+    return audit.entry({ event: `delegation.${event}`, ...by, ...traced(given) });
+  };
 
   /** Ends one that has not been ended, for a commit. */
   const ending = async (delegation: DelegationDocument, by: EndedBy): Promise<CommitPart[]> => [
@@ -121,7 +124,7 @@ export function createDelegations(
         const parts = [
           ...(earlier ? await replacing(earlier, { ip }) : []),
           delegationDocuments.inserting(given),
-          entryOf('given', given, { ip }),
+          entryOf('given', given, { ip, ...defined({ owner: agent.owner }) }),
         ];
         // Another request may have given or replaced one in between.
         return { parts, result: given, repeatIfTaken: true };

@@ -32,10 +32,6 @@ export interface DelegationDocument {
 /** Prefix of the ids. */
 export const DELEGATION = 'dlg_';
 
-/** What audit records say about it. */
-export const traceOf = ({ agent, id, txn }: Pick<DelegationDocument, 'agent' | 'id' | 'txn'>): string =>
-  `${agent} ${id} ${txn}`;
-
 export type DelegationCollection = Collection<DelegationDocument>;
 
 export const delegationCollection = (store: Store): DelegationCollection =>

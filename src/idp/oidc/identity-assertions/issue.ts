@@ -42,7 +42,7 @@ export async function issueAssertion(
   const { audience, clientThere } = await findAudience(client, fields['audience'], deps);
   const { grant, person } = await (type === ID_TOKEN ? readIdToken : readRefreshToken)(client, token, deps);
   const key = await findProvenKey(prove, type === ID_TOKEN ? undefined : grant.refreshKey, null, deps);
-  const { resource, scopes } = narrow(audience, request);
+  const { resource, scopes } = narrow(audience, request, deps);
   const { keys, clock, random, issuer, audit } = deps;
   const algorithm = audience.algorithm ?? 'EdDSA';
   if (!keys.algorithms.includes(algorithm)) throw oidcErrors.unauthorized_client();
@@ -91,10 +91,14 @@ async function findAudience(
 }
 
 /** One resource of the audience, with the scopes of it that are asked for and allowed. */
-function narrow(audience: AudienceDocument, { fields, resources }: TokenRequest): ResourceScopes {
+function narrow(
+  audience: AudienceDocument,
+  { fields, resources }: TokenRequest,
+  { resources: { isSame } }: AssertionDependencies,
+): ResourceScopes {
   if (resources.length > 1) throw oidcErrors.invalid_target({ message: 'Send one resource.' });
-  const [allowed, ...others] = audience.resources.filter(
-    ({ resource }) => resources.length === 0 || resources.includes(resource),
+  const [allowed, ...others] = audience.resources.filter(({ resource }) =>
+    resources.every((one) => isSame(one, resource)),
   );
   if (!allowed)
     throw oidcErrors.invalid_target({ message: 'The resource is not allowed for this audience.' });

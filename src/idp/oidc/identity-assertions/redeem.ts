@@ -66,8 +66,9 @@ async function chooseTarget(
   resources: Resources,
 ): Promise<Target> {
   const isNamed = (name: string) =>
-    (inAssertion.length === 0 || inAssertion.includes(name)) &&
-    (asked.resources.length === 0 || asked.resources.includes(name));
+    [inAssertion, asked.resources].every(
+      (names) => names.length === 0 || names.some((one) => resources.isSame(one, name)),
+    );
   const [allowed, ...others] = issuer.resources.filter(({ resource }) => isNamed(resource));
   if (!allowed)
     throw oidcErrors.invalid_target({ message: 'The issuer of the assertion may not name the resource.' });

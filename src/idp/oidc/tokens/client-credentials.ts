@@ -1,4 +1,3 @@
-import { findRefusal } from '../admission.js';
 import type { AgentClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { impliedBy, namesIn } from '../resources.js';
@@ -7,7 +6,7 @@ import { isOwnClient } from './agents.js';
 import { createDirectGrant } from './direct-grant.js';
 import type { TokenResponse } from './issuance.js';
 import { findProvenKey } from './key-binding.js';
-import { permittedTarget } from './permit.js';
+import { permittedTarget, tokenEntry } from './permit.js';
 import type { TokenRequest } from './request.js';
 
 /** Access tokens of agents for themselves (RFC 6749 §4.4). */
@@ -18,7 +17,7 @@ export async function issueToAgent(
   { fields, resources, prove, ip }: TokenRequest,
   deps: OidcShared,
 ): Promise<TokenResponse> {
-  const { grants, commit, audit, clock } = deps;
+  const { grants, commit, clock } = deps;
   if (!isOwnClient(client)) throw oidcErrors.unauthorized_client({ message: OWN_SUB });
   const { agent } = client;
   const asked = [...new Set(namesIn(fields['scope']))];
@@ -30,20 +29,14 @@ export async function issueToAgent(
   const offered = resource.scopes.map(({ name }) => name);
   if (!asked.every((name) => offered.includes(name)))
     throw oidcErrors.invalid_scope({ message: 'scope contains a scope that the resource does not have.' });
-  const refusal = findRefusal({ targets: [{ resource, scopes: asked }], ip }, agent);
-  if (refusal?.isByScope) throw oidcErrors.invalid_scope({ message: refusal.description });
-  if (refusal) throw refuse(refusal.description);
   // Without a scope, all that the agent has a permission for (RFC 6749 §3.3).
   const scopes = asked.length > 0 ? asked : offered;
-  const target = await permittedTarget(agent, { resource, scopes }, { ip }, deps);
+  const target = await permittedTarget(agent, { resource, scopes }, { ip, asked }, deps);
   const key = await findProvenKey(prove, undefined, target, deps);
   const authentication = { authTime: clock.now() };
   const direct = { clientId: agent.id, principal: agent, target, key, authentication };
   const { grant, respond } = createDirectGrant(direct, deps);
-  await commit([
-    grants.inserting(grant),
-    audit.entry({ event: 'agent.token_issued', subject: agent.id, ip, detail: identifier }),
-  ]);
+  await commit([grants.inserting(grant), tokenEntry(grant, target, ip, deps)]);
   return respond();
 }
 

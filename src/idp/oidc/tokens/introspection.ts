@@ -1,8 +1,10 @@
 import type { Static } from 'typebox';
 import { isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
+import { defined } from '../../../core/kernel/fields.js';
 import { isSecretOf, sha256 } from '../../../core/kernel/secrets.js';
+import { admit } from '../admission.js';
 import type { Claims } from '../claims.js';
-import type { Client } from '../directory.js';
+import type { Client, Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { grantIdOf, REFRESH_IDLE_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { Prove } from '../proofs.js';
@@ -13,6 +15,7 @@ import type { GrantDocument } from '../store.js';
 import { findOwner } from './issuance.js';
 import { type AccessTokenClaims, type ActorClaim, readAccessToken } from './jwt-access-token.js';
 import { confirmationOf, tokenTypeOf } from './key-binding.js';
+import { recordOfToken } from './permit.js';
 
 /** A valid opaque access token with its grant and its owner. */
 async function findAccessToken(accessToken: string, deps: OidcShared) {
@@ -49,14 +52,19 @@ export async function userinfo(
   return deps.claimsOf(found.principal, found.scope, found.client);
 }
 
-/** The claims of a valid token for this resource server; `null` for every other one. */
+/**
+ * The claims of a valid token for this resource server; `null` for every other one, and if its agent may no longer do what it
+ * permits.
+ * @param ip who asks
+ */
 export async function findAccessTokenFor(
-  resource: Pick<Resource, 'identifier' | 'algorithms'>,
+  resource: Resource | null,
   token: string,
+  ip: string,
   deps: OidcShared,
 ): Promise<AccessTokenClaims | null> {
-  const claims = await readAccessToken(token, resource, deps);
-  if (claims?.aud !== resource.identifier) return null;
+  const claims = resource && (await readAccessToken(token, resource, deps));
+  if (!resource || claims?.aud !== resource.identifier) return null;
   const [isRevoked, grant] = await Promise.all([
     deps.revocations.includes(claims),
     deps.grants.findOne({ id: claims.txn }),
@@ -64,22 +72,44 @@ export async function findAccessTokenFor(
   if (isRevoked || !grant || grant.revokedAt !== undefined) return null;
   if (claims.sid !== undefined && !(await deps.sessionDocuments.findOne({ id: claims.sid }))) return null;
   // Each agent of a chain, as it was when it got the token; findOwner checks the delegation.
-  if (claims.act && !(await areUnchanged(claims.act, deps))) return null;
+  const actors = await findActors(claims.act, deps);
+  if (!actors) return null;
   // An agent may be its own client.
   if (
     ![grant.sub, grant.approval?.agent].includes(grant.clientId) &&
     !(await deps.directory.findClient(grant.clientId))
   )
     return null;
-  return (await findOwner(grant, deps)) ? claims : null;
+  const owner = await findOwner(grant, deps);
+  const [agent = owner] = actors;
+  if (!owner || agent?.kind !== 'agent') return owner && claims;
+  const target = { resource, scopes: namesIn(claims.scope) };
+  const { permit } = admit(target, agent, { isDelegated: actors.length > 0 });
+  if (permit) {
+    deps.directory.recordAgentUse(agent, { resource: resource.identifier, txn: claims.txn });
+    return claims;
+  }
+  const [, ...chain] = actors.map(({ id }) => id);
+  const { txn, client_id: client, sub, delegation } = claims;
+  const by = { agent, permissions: [] };
+  const given = actors.length > 0 ? { person: sub, ...defined({ delegation }), chain } : {};
+  const record = recordOfToken({ txn, client, ...given }, { ...target, by });
+  await deps.audit.recordFailure({ event: 'agent.token_refused', ip, ...record });
+  return null;
 }
 
-async function areUnchanged(act: ActorClaim, { directory }: OidcShared): Promise<boolean> {
-  for (let actor: ActorClaim | undefined = act; actor; actor = actor.act) {
+/** The agents of a chain, the current one first; `null` if one has changed. */
+async function findActors(
+  act: ActorClaim | undefined,
+  { directory }: OidcShared,
+): Promise<Principal[] | null> {
+  const found: Principal[] = [];
+  for (let actor = act; actor; actor = actor.act) {
     const agent = await directory.findPrincipal(actor.sub);
-    if (agent?.kind !== 'agent' || agent.epoch !== actor.epoch) return false;
+    if (agent?.kind !== 'agent' || agent.epoch !== actor.epoch) return null;
+    found.push(agent);
   }
-  return true;
+  return found;
 }
 
 /** The introspection response (RFC 7662 §2.2). Invalid tokens and those of other clients are inactive. */
@@ -89,11 +119,12 @@ const INACTIVE: Introspection = { active: false };
 
 /** Describes an access token to the resource server that is its audience. */
 export async function introspectForResource(
-  server: Pick<Resource, 'identifier' | 'algorithms'>,
+  server: Resource,
   token: string,
+  ip: string,
   deps: OidcShared,
 ): Promise<Introspection> {
-  const claims = await findAccessTokenFor(server, token, deps);
+  const claims = await findAccessTokenFor(server, token, ip, deps);
   return claims ? { active: true, token_type: tokenTypeOf(claims.cnf?.jkt), ...claims } : INACTIVE;
 }
 

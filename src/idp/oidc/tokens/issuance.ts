@@ -7,7 +7,8 @@ import type { Client, Principal } from '../directory.js';
 import { type NewAccessToken, refreshPrefix, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { TokenResponseBody } from '../schemas.js';
 import type { OidcShared } from '../shared.js';
-import { clientTrace, type GrantDocument } from '../store.js';
+import type { GrantDocument } from '../store.js';
+import { traced } from '../traces.js';
 import { authorizationDetailsOf, signAccessToken } from './jwt-access-token.js';
 import { tokenTypeOf } from './key-binding.js';
 
@@ -117,6 +118,13 @@ export async function findAllowedOwner(
   return principal && !findRefusal({ client }, principal) ? principal : null;
 }
 
+/** What audit records say about all of a grant. */
+export const traceOfGrant = ({ id: txn, clientId: client, sub, delegation }: GrantDocument) =>
+  traced({
+    ...{ txn, client },
+    ...(delegation && { agent: delegation.agent, person: sub, delegation: delegation.id }),
+  });
+
 /** Revokes everything that was issued from a grant, with its delegation. */
 export async function revokeGrant(
   grant: GrantDocument,
@@ -130,7 +138,7 @@ export async function revokeGrant(
     const outcome = await commit([
       revoking,
       await revocations.ending('txn', id),
-      audit.entry({ event, subject: sub, ip, detail: clientTrace(grant) }),
+      audit.entry({ event, ip, ...traceOfGrant(grant), subject: sub }),
       ...(delegation ? await delegations.ending(delegation.id, { ip }) : []),
     ]);
     if (outcome.committed || outcome.unmet === revoking) return;

@@ -112,7 +112,7 @@ export async function introspectionPlugin(fastify: FastifyTypebox, services: Oid
       if (isPublicClient(caller)) throw invalidClient();
       const token = tokenOf(fields);
       return 'identifier' in caller
-        ? introspectForResource(caller, token, services)
+        ? introspectForResource(caller, token, ip, services)
         : introspectToken(caller, token, services);
     },
   );

@@ -2,6 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { FUTURE_TOLERANCE_MS, isRecent, isUnexpired } from '../../../core/kernel/clock.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
 import { isSecretOf, sha256 } from '../../../core/kernel/secrets.js';
+import type { Effect } from '../../../core/ops/commit.js';
+import type { Change, Where } from '../../../core/storage/collection.js';
 import { proveDelegate } from '../delegations/actor.js';
 import { type Client, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
@@ -25,6 +27,7 @@ import {
   type TokenResponse,
 } from './issuance.js';
 import { findProvenKey } from './key-binding.js';
+import { tokenEntry } from './permit.js';
 import type { TokenRequest } from './request.js';
 import { chooseTarget, lifetimeFor, scopeWith } from './target.js';
 
@@ -84,7 +87,8 @@ export async function redeemGrant(
   const key = await findProvenKey(request.prove, grant.codeKey, target, deps);
   const now = deps.clock.now();
   const tokens = newTokens(grant, target, key, now, deps);
-  if (!(await consume(client, grant, tokens, { now, lifetimeMs }, deps))) {
+  const record = tokenEntry(grant, target, request.ip, deps);
+  if (!(await consume(client, grant, tokens, { now, lifetimeMs, record }, deps))) {
     const isOpen =
       (await deps.redemptions.settle(grant.id)) || (await isReverted(grant.id, lifetimeMs, deps));
     return isOpen ? redeemGrant(client, grant, lifetimeMs, request, deps) : null;
@@ -122,38 +126,38 @@ async function consume(
   client: Client,
   grant: GrantDocument,
   tokens: IssuedTokens,
-  { now, lifetimeMs }: { now: number; lifetimeMs: number },
-  { grants, redemptions, answers }: OidcShared,
+  { now, lifetimeMs, record }: { now: number; lifetimeMs: number; record: Effect | undefined },
+  { grants, redemptions, answers, commit }: OidcShared,
 ): Promise<boolean> {
   const { id } = grant;
   const { refreshToken, key } = tokens;
-  const isConsumed = await grants
-    .changeOne(
-      {
-        id,
-        consumedAt: null,
-        revokedAt: null,
-        codeExpiresAt: { gt: now, lte: now + lifetimeMs + FUTURE_TOLERANCE_MS },
-      },
-      {
-        set: {
-          consumedAt: now,
-          ...(answers && { unansweredSince: now }),
-          accessTokens: withAccessToken(grant, tokens, now),
-          ...(refreshToken !== undefined && {
-            refreshHash: sha256(refreshToken),
-            refreshExpiresAt: refreshExpiry(grant, now),
-            // Clients that authenticate may change their key (RFC 9449 §5).
-            ...(key !== undefined && (grant.delegation || isPublicClient(client)) && { refreshKey: key }),
-          }),
-        },
-      },
-    )
-    .catch((error: unknown) => {
-      const hash = sha256(tokens.accessToken);
-      redemptions.remember(id, { id, clientId: client.id, consumedAt: now, hash }, error);
-      throw error;
-    });
+  const open: Where<GrantDocument> = {
+    id,
+    consumedAt: null,
+    revokedAt: null,
+    codeExpiresAt: { gt: now, lte: now + lifetimeMs + FUTURE_TOLERANCE_MS },
+  };
+  const change: Change<GrantDocument> = {
+    set: {
+      consumedAt: now,
+      ...(answers && { unansweredSince: now }),
+      accessTokens: withAccessToken(grant, tokens, now),
+      ...(refreshToken !== undefined && {
+        refreshHash: sha256(refreshToken),
+        refreshExpiresAt: refreshExpiry(grant, now),
+        // Clients that authenticate may change their key (RFC 9449 §5).
+        ...(key !== undefined && (grant.delegation || isPublicClient(client)) && { refreshKey: key }),
+      }),
+    },
+  };
+  const consuming = record
+    ? commit([grants.changing(open, change), record]).then(({ committed }) => committed)
+    : grants.changeOne(open, change);
+  const isConsumed = await consuming.catch((error: unknown) => {
+    const hash = sha256(tokens.accessToken);
+    redemptions.remember(id, { id, clientId: client.id, consumedAt: now, hash }, error);
+    throw error;
+  });
   if (isConsumed) redemptions.forget(id);
   return isConsumed;
 }

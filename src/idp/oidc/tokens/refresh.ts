@@ -3,7 +3,6 @@ import { sha256 } from '../../../core/kernel/secrets.js';
 import type { Effect } from '../../../core/ops/commit.js';
 import type { Change, Where, Write } from '../../../core/storage/collection.js';
 import { proveDelegate } from '../delegations/actor.js';
-import { traceOf } from '../delegations/store.js';
 import { type Client, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import {
@@ -23,6 +22,7 @@ import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
 import { createTokenResponse, findAllowedOwner, revokeGrant, type TokenResponse } from './issuance.js';
 import { findProvenKey } from './key-binding.js';
+import { tokenEntry } from './permit.js';
 import type { TokenRequest } from './request.js';
 import { chooseTarget, lifetimeFor, scopeWith } from './target.js';
 
@@ -72,8 +72,8 @@ async function exchangeToken(
       const isRetry = isPrevious && isRecent(grant.rotatedAt ?? 0, { now, within: deps.reuseWindowMs });
       if (isRetry) {
         const parts = await accept(grant);
-        const response = await repeatResponse(client, grant, principal, token, request, deps);
-        if (parts.length === 0 || (await deps.commit(parts)).committed) return response;
+        const response = await repeatResponse(client, grant, principal, token, request, parts, deps);
+        if (response) return response;
         continue;
       }
       // It may have been stolen, so the whole family is revoked (RFC 9700 §4.14.2).
@@ -93,16 +93,11 @@ async function exchangeToken(
 function acceptDelegation(request: TokenRequest, deps: OidcShared) {
   let proven: Promise<void> | undefined;
   return async (grant: GrantDocument): Promise<readonly (Write | Effect)[]> => {
-    const { id: txn, sub: subject, delegation } = grant;
-    if (!delegation) return [];
+    if (!grant.delegation) return [];
     // An assertion works once, and a race makes the exchange read the grant again.
     proven ??= proveDelegate(grant, request, deps);
     await proven;
-    const detail = traceOf({ ...delegation, txn });
-    return [
-      deps.delegations.using(delegation.id),
-      deps.audit.entry({ event: 'delegation.used', subject, ip: request.ip, detail }),
-    ];
+    return [deps.delegations.using(grant.delegation.id)];
   };
 }
 
@@ -138,10 +133,11 @@ async function renew(
     },
     inc: { revision: 1 },
   };
+  const record = tokenEntry(grant, target, ip, deps);
   const renewing =
-    parts.length === 0
+    parts.length === 0 && !record
       ? grants.changeOne(current, change)
-      : commit([grants.changing(current, change), ...parts]).then(({ committed }) => committed);
+      : commit([grants.changing(current, change), ...parts, record]).then(({ committed }) => committed);
   const isRenewed = await renewing.catch((error: unknown) => {
     if (rotates)
       rotations.remember(presented, { id, clientId: client.id, presented, next, rotatedAt: now }, error);
@@ -168,15 +164,19 @@ async function findFamily(
   return { grant, principal };
 }
 
-/** The response of the first exchange. @throws invalid_grant if it cannot be derived, invalid_target for another resource */
+/**
+ * The response of the first exchange; `null` if its delegation has ended.
+ * @throws invalid_grant if it cannot be derived, invalid_target for another resource
+ */
 async function repeatResponse(
   client: Client,
   grant: GrantDocument,
   principal: Principal,
   token: string,
   { resources, prove, ip }: TokenRequest,
+  parts: readonly (Write | Effect)[],
   deps: OidcShared,
-): Promise<TokenResponse> {
+): Promise<TokenResponse | null> {
   const now = deps.clock.now();
   // Another process may have used a seed that is unknown here, so this is not treated as a replay.
   const issuedBefore = findIssuedSuccessor(grant, token, { seeds: deps.seeds, now });
@@ -195,6 +195,8 @@ async function repeatResponse(
   const expiresIn = Math.floor((issued.expiresAt - now) / 1000);
   const scope = issued.scope ?? grant.scope;
   const tokens = { ...successor, target, key, expiresIn, scope, nonce: undefined };
+  const record = tokenEntry(grant, target, ip, deps);
+  if (record && !(await deps.commit([...parts, record])).committed) return null;
   return createTokenResponse(client, grant, principal, tokens, deps);
 }
 

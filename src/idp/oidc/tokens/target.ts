@@ -43,10 +43,7 @@ export async function chooseTarget(
   if (!resource) throw refuse('The resource is not registered any more.');
   const actor = actorOf({ ...(delegation && { delegation }), ...(approval && { approval }) });
   const agent = actor && (await directory.findPrincipal(actor.agent));
-  const targets = [{ resource }];
-  const refusal =
-    findRefusal({ targets, ip }, principal) ??
-    (agent && findRefusal({ targets, ip, isDelegated: true }, agent));
+  const refusal = principal.kind === 'human' && findRefusal({ targets: [{ resource }] }, principal);
   if (refusal) throw refuse(refusal.description);
   const isOffered = (scope: string) => resource.scopes.some(({ name }) => name === scope);
   const target: Target = {
