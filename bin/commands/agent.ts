@@ -1,11 +1,13 @@
+import { InvalidArgumentError } from 'commander';
 import { parseList } from '../../src/core/config/options.js';
 import { keyTypeOf } from '../../src/core/kernel/public-jwk.js';
 import type { ProvisioningAdministration } from '../../src/idp/administration.js';
 import { permissionView } from '../../src/idp/permissions/schemas.js';
 import { EVERY_AGENT } from '../../src/idp/permissions/store.js';
 import { MAX_AGENT_KEYS } from '../../src/idp/provisioning/agent-keys.js';
+import { MAX_WORKLOAD_RULES } from '../../src/idp/provisioning/agent-workloads.js';
 import { operatorView, principalView } from '../../src/idp/provisioning/schemas.js';
-import type { AgentKey, PrincipalDocument } from '../../src/idp/provisioning/store.js';
+import type { AgentKey, PrincipalDocument, WorkloadRule } from '../../src/idp/provisioning/store.js';
 import type { CommandLine, CommonOptions } from '../command.js';
 import { displayName, parseEnd, parseInteger, readJson } from '../options.js';
 import {
@@ -51,6 +53,7 @@ export function define(group: CommandLine): void {
     'idp agent allow scout@agents.example https://api.example.com --scopes files:read',
     'idp agent rotate scout@agents.example',
     'idp agent key add scout@agents.example jwk.json',
+    'idp agent trust list scout@agents.example',
   );
   withDetails(group.command('mint'))
     .description('Create an agent and show its password once')
@@ -116,6 +119,7 @@ export function define(group: CommandLine): void {
       }),
     );
   defineKeys(group.command('key'));
+  defineTrust(group.command('trust'));
 }
 
 const withDetails = (command: CommandLine): CommandLine =>
@@ -257,6 +261,87 @@ function defineKeys(group: CommandLine): void {
       }),
     );
 }
+
+interface TrustOptions extends CommonOptions {
+  issuer: string;
+  subject: string;
+  audience?: string;
+  claim?: Record<string, string>;
+  jwks?: string;
+}
+
+const TRUST = `Accept tokens of another issuer as a proof of the agent: of GitHub Actions, GitLab, Kubernetes, SPIFFE or a cloud. The workload that has such a token needs no secret. In --subject, * stands for any text; two whole parts come before it.`;
+
+function defineTrust(group: CommandLine): void {
+  group
+    .description(
+      `Manage which workloads are an agent, by at most ${MAX_WORKLOAD_RULES} rules: add, list, remove`,
+    )
+    .examples(
+      'idp agent trust list scout@agents.example',
+      'idp agent trust remove scout@agents.example wlr_0190…',
+    );
+  group
+    .command('add')
+    .summary('Accept tokens of another issuer as a proof of the agent')
+    .description(TRUST)
+    .argument('<handle>')
+    .requiredOption('--issuer <url>', 'Issuer of the tokens, exactly as in their claim iss')
+    .requiredOption('--subject <pattern>', 'Their claim sub, like repo:acme/app:ref:refs/heads/main')
+    .option('--audience <text>', 'A value of their claim aud; the issuer of this provider by default')
+    .option('--claim <name=value>', 'Another claim that they must have; may be repeated', parseClaim)
+    .option('--jwks <file>', 'File with the keys of an issuer that cannot be reached, as a JWK Set')
+    .examples(
+      `idp agent trust add scout@agents.example --issuer https://token.actions.githubusercontent.com \\
+      --subject repo:acme/app:ref:refs/heads/main`,
+    )
+    .action((handle: string, options: TrustOptions, command: CommandLine) => {
+      const { issuer, subject, audience, claim: claims, jwks: file } = options;
+      const jwks = file === undefined ? undefined : readJson(command, file);
+      return withPrincipal(handle, async (agent, { agentWorkloads }) => {
+        const input = { issuer, subject, audience, claims, jwks };
+        const rule = await agentWorkloads.add(agent, input, COMMAND_SOURCE);
+        answer(options, { sub: agent.id, ...ruleView(rule ?? refuse(agent)) });
+      });
+    });
+  group
+    .command('list')
+    .description('List the rules of an agent')
+    .argument('<handle>')
+    .examples('idp agent trust list scout@agents.example --json')
+    .action((handle: string, options: CommonOptions) =>
+      withPrincipal(handle, async ({ workloads = [] }) => {
+        answerList(options, 'rules', workloads.map(ruleView), ['id', 'issuer', 'subject', 'audience']);
+      }),
+    );
+  group
+    .command('remove')
+    .description('Remove a rule; all tokens of the agent end at once')
+    .argument('<handle>')
+    .argument('<id>', 'The id of the rule in the list')
+    .examples('idp agent trust remove scout@agents.example wlr_0190…')
+    .action((handle: string, id: string, options: CommonOptions) =>
+      withPrincipal(handle, async (agent, { agentWorkloads }) => {
+        const rule = await agentWorkloads.remove(agent, id, COMMAND_SOURCE);
+        if (rule === null) fail(1, `${agent.handle} has no rule ${id}.`);
+        answer(options, { sub: agent.id, ...ruleView(rule) });
+      }),
+    );
+}
+
+function parseClaim(text: string, before: Record<string, string> = {}): Record<string, string> {
+  const [, name = '', value = ''] = /^([^=]+)=(.+)$/s.exec(text) ?? [];
+  if (name === '') throw new InvalidArgumentError('Use name=value, like repository_id=1296269.');
+  return { ...before, [name]: value };
+}
+
+const ruleView = ({ id, issuer, subject, audience, claims, jwks, addedAt }: WorkloadRule) => ({
+  ...{ id, issuer, subject },
+  audience: audience ?? null,
+  claims: claims ?? {},
+  stored_keys: jwks?.length ?? 0,
+  added_at: new Date(addedAt).toISOString(),
+});
 
 async function mint(handle: string, options: MintOptions, command: CommandLine): Promise<void> {
   const { purpose, expires, redirectUris: uris = [], clientMetadata = '' } = options;

@@ -19,7 +19,8 @@ import { createGrantedAccess } from './oidc/granted-access.js';
 import { createKeys } from './oidc/keys.js';
 import { createReceipts } from './oidc/receipts.js';
 import { hasMailServer, idpSchema, idTokenAlgorithmsOf, uriRulesOf } from './options.js';
-import { createAgentKeys } from './provisioning/agent-keys.js';
+import { createAgentKeys, createChangeAgent } from './provisioning/agent-keys.js';
+import { createAgentWorkloads } from './provisioning/agent-workloads.js';
 import { createPersonMails } from './provisioning/mails.js';
 import { createProvisioningModule } from './provisioning/module.js';
 import { createLastKnownAddress, type PrincipalDocument, principalCollection } from './provisioning/store.js';
@@ -28,7 +29,7 @@ import { createRegistrationTokens } from './registration/tokens.js';
 import { createResourceAdministration } from './resources/administration.js';
 import { createResourceService } from './resources/service.js';
 import { resourceCollection } from './resources/store.js';
-import { createTrustAdministration } from './trust/administration.js';
+import { createTrustAdministration, issuerProblem } from './trust/administration.js';
 
 /** Principals, clients and resources for the operator of the machine: the module of the server, without limits. */
 export type ProvisioningAdministration = Awaited<ReturnType<typeof openProvisioning>>;
@@ -98,6 +99,7 @@ export async function openProvisioning(warn: (message: string) => void, { create
     endClient,
   });
   const { clients } = provisioning;
+  const change = createChangeAgent(principals, { ...context, endSessions });
   const removal = {
     ...context,
     factors: factorCollection(store),
@@ -106,7 +108,12 @@ export async function openProvisioning(warn: (message: string) => void, { create
   };
   return {
     ...provisioning,
-    agentKeys: createAgentKeys(principals, { ...context, endSessions }),
+    agentKeys: createAgentKeys({ ...context, change }),
+    agentWorkloads: createAgentWorkloads({
+      ...context,
+      change,
+      issuerProblem: (issuer) => issuerProblem(issuer, { ...context, ownIssuer: context.issuer }),
+    }),
     /** Whether there is a mail server, but no seed with which a command could encrypt links. */
     lacksSeed: hasMailServer(values) && seed === undefined,
     groups,

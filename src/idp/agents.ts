@@ -10,6 +10,9 @@ import type { ResourceService } from './resources/service.js';
 
 /** What decides about agents: who answers for them, and their permissions. */
 
+/** Those that are compared with a token that names no agent. */
+const MAX_AGENTS_WITH_RULES = 200;
+
 export interface AgentDependencies {
   people: PrincipalCollection;
   groups: Groups;
@@ -60,6 +63,11 @@ export function createReadPrincipal(
   return {
     complete,
     findPrincipal,
+
+    async agentsWithRules(): Promise<readonly PrincipalDocument[]> {
+      const where = { workloadRules: { gt: 0 }, state: 'active' as const };
+      return (await people.page({ where, sort: 'id', limit: MAX_AGENTS_WITH_RULES })).items;
+    },
 
     /** Whether a permission may name it: an agent, a group, or every agent. */
     async isSubject(subject: string): Promise<boolean> {

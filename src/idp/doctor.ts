@@ -1,12 +1,15 @@
 import { type ConfigurationWarning, collectProblems } from '../core/config/configuration-error.js';
 import type { Resolved } from '../core/config/options.js';
+import { DocumentUnavailable } from '../core/outbound/documents.js';
+import { createOutbound } from '../core/outbound/request.js';
 import { diagnose, type Finding } from '../core/server/doctor.js';
 import { idpServerSchema, resolveServer, type ServerConfiguration } from '../core/server/options.js';
 import { readCollection } from '../core/storage/inspect.js';
 import { pagesOf } from '../core/storage/pages.js';
 import { examineMailServer } from '../shared/email/doctor.js';
+import { readKeySet } from './oidc/identity-assertions/key-set.js';
 import { hasMailServer, type IdpConfiguration, idpSchema, idpWarnings, resolveIdp } from './options.js';
-import type { ClientCollection } from './provisioning/store.js';
+import type { ClientCollection, PrincipalCollection } from './provisioning/store.js';
 import { MAX_RESOURCES } from './resources/service.js';
 import type { ResourceCollection, ResourceDocument } from './resources/store.js';
 import { signUpWarnings } from './resources/warnings.js';
@@ -39,6 +42,7 @@ export async function examineIdp(): Promise<Finding[]> {
     ...(await examineMailServer(values, 'IDP_')),
     ...(storeOpens && es256Key === undefined ? await examineClients(databaseUri) : []),
     ...(storeOpens ? examineResources(await readResources(databaseUri), values) : []),
+    ...(storeOpens ? await examineIssuers(values) : []),
   ];
 }
 
@@ -63,6 +67,34 @@ function examineResources(
     remedy: 'Set it, or change them: idp resource update <uri> --alg EdDSA',
   };
   return [...(unsigned.length > 0 ? [finding] : []), ...(disableSignup ? [] : signUpWarnings(resources))];
+}
+
+/** Issuers of the tokens of workloads that do not answer. */
+async function examineIssuers({ databaseUri, loopbackDocuments }: IdpConfiguration): Promise<Finding[]> {
+  const read = (principals: Pick<PrincipalCollection, 'page'>) =>
+    principals.page({ where: { workloadRules: { gt: 0 } }, sort: 'id', limit: MAX_RESOURCES });
+  const found = await readCollection(databaseUri, 'principals', read, { numbers: ['workloadRules'] });
+  const rules = (found?.items ?? []).flatMap(({ workloads = [] }) => workloads);
+  const issuers = new Set(rules.flatMap(({ issuer, jwks }) => (jwks ? [] : [issuer])));
+  const send = createOutbound({ reach: loopbackDocuments ? 'loopback' : 'public' });
+  const deps: Parameters<typeof readKeySet>[2] = {
+    throttle: { count: async () => undefined },
+    async readDocument(uri, { problemOf, maxBytes = 16_384 }) {
+      const options = { method: 'GET', headers: { accept: 'application/json' }, maxBytes } as const;
+      const { status, body } = await send(uri, options).catch((error: unknown) => {
+        throw new DocumentUnavailable(String(error));
+      });
+      if (status !== 200 || problemOf(body) !== null) throw new DocumentUnavailable(`status ${status}`);
+      return { text: body };
+    },
+  };
+  const findings = [...issuers].map(async (issuer): Promise<Finding[]> => {
+    if (await readKeySet(issuer, '', deps)) return [];
+    const message = `the keys of ${issuer} cannot be read, so that none of its workloads gets a token`;
+    const remedy = 'Make it reachable, or give its keys: idp agent trust add --jwks <file>';
+    return [{ level: 'warning', about: 'idp agent trust', message, remedy }];
+  });
+  return (await Promise.all(findings)).flat();
 }
 
 /** The applications that the doctor names, at most. */

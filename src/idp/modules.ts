@@ -44,7 +44,8 @@ export async function openModules(context: IdpContext) {
   const groupsModule = createGroupsModule<PrincipalDocument>(context, { isVerified });
   const groups = groupsModule.service;
   const permissions = openPermissions(context, { groups, resources, revocations: () => granted.revocations });
-  const { findPrincipal, complete, isSubject } = createReadPrincipal({ people, groups, clock }, permissions);
+  const readPrincipal = createReadPrincipal({ people, groups, clock }, permissions);
+  const { findPrincipal, isSubject } = readPrincipal;
   const granted = createGrantedAccess(context, {
     resources,
     findPrincipal,
@@ -76,12 +77,7 @@ export async function openModules(context: IdpContext) {
   const secondFactor = factors && createSecondFactor(context, factors, provisioning.verification);
   const documents = createPublicDocuments(context);
   const registration = await openRegistration(context, { clients, documents, endClient });
-  const directory = createDirectory(
-    context,
-    provisioning,
-    { complete, findPrincipal },
-    registration?.metadataClients,
-  );
+  const directory = createDirectory(context, provisioning, readPrincipal, registration?.metadataClients);
   const openApprovals = values.approvals
     ? (await import('./oidc/approvals/service.js')).createApprovals
     : undefined;

@@ -82,7 +82,7 @@ const IMPERSONATED =
 export function createDirectory(
   { throttle }: IdpContext,
   { principals, directory, clients, agents, addresses }: ProvisioningModule,
-  { complete, findPrincipal }: Pick<ReturnType<typeof createReadPrincipal>, 'complete' | 'findPrincipal'>,
+  { complete, findPrincipal, agentsWithRules }: Omit<ReturnType<typeof createReadPrincipal>, 'isSubject'>,
   metadataClients: RegistrationModule['metadataClients'],
 ): Directory {
   /** What metadata says about a client; with the agent that presents itself with it, if there is one. */
@@ -103,6 +103,7 @@ export function createDirectory(
   return {
     authenticate: async (...given) => complete(await principals.authenticate(...given)),
     findPrincipal,
+    agentsWithRules,
     findByName: directory.findByName,
     recordAgentUse: agents.recordUse,
     isDeleted: directory.isDeleted,

@@ -24,6 +24,7 @@ import { customerCollection, subscriptionCollection } from '../../src/saas/billi
 import { type UsageDocument, usageCollection } from '../../src/saas/billing/usage/reports.js';
 import { saasApp } from '../kit/app.js';
 import { runProgram } from '../kit/command-line.js';
+import { foreignIssuer } from '../kit/identity-assertions.js';
 import { idpApp } from '../kit/idp.js';
 import { mailSink } from '../kit/mail.js';
 import { compiled, startProgram } from '../kit/process.js';
@@ -221,6 +222,21 @@ t.test('the doctor names applications with ES256 if there is no key for it', asy
   const alone = await examine({ IDP_ES256_KEY_NEXT: key });
   t.same(alone.warnings, ['IDP_ES256_KEY_NEXT', 'IDP_ES256_KEY', 'IDP_ES256_KEY']);
   t.match(alone.text, /no key signs ES256/);
+});
+
+t.test('the doctor names issuers of workloads that do not answer', async (t) => {
+  const cwd = temporaryFolder(t);
+  const env = { IDP_DATABASE_URI: `sqlite:${join(cwd, 'idp.db')}`, IDP_LOOPBACK_DOCUMENTS: '1' };
+  const platform = await foreignIssuer(t);
+  const run = (...args: string[]) => runProgram('idp', ['agent', ...args], env, { cwd });
+  await run('mint', 'scout@agents.example');
+  const rule = ['--issuer', platform.issuer, '--subject', 'repo:acme/app'];
+  t.equal((await run('trust', 'add', 'scout@agents.example', ...rule)).code, 0);
+  t.same((await doctor(t, IDP, env, cwd)).warnings, []);
+  platform.host.answer = (_, response) => void response.writeHead(503).end();
+  const { warnings, text } = await doctor(t, IDP, env, cwd);
+  t.same(warnings, ['idp agent trust']);
+  t.match(text, `the keys of ${platform.issuer} cannot be read`);
 });
 
 t.test('the doctor and the start say which APIs admit those who sign up', async (t) => {

@@ -1,27 +1,30 @@
 import type { Test } from 'tap';
-import type { Clock } from '../../src/core/kernel/clock.js';
 import { createCommit } from '../../src/core/ops/commit.js';
 import type { Store } from '../../src/core/storage/collection.js';
 import { addressCollection, createAddresses } from '../../src/idp/provisioning/addresses.js';
-import { createAgentKeys } from '../../src/idp/provisioning/agent-keys.js';
+import { createAgentKeys, createChangeAgent } from '../../src/idp/provisioning/agent-keys.js';
 import { agentUseCollection, createAgentUses } from '../../src/idp/provisioning/agent-uses.js';
+import { createAgentWorkloads, type WorkloadInput } from '../../src/idp/provisioning/agent-workloads.js';
 import { createAgents } from '../../src/idp/provisioning/agents.js';
 import { principalCollection } from '../../src/idp/provisioning/store.js';
+import { issuerProblem } from '../../src/idp/trust/administration.js';
 import { type ClientKey, clientKey } from './client-keys.js';
-import { NO_EFFECT, SILENT_AUDIT } from './effects.js';
+import { SILENT_AUDIT } from './effects.js';
 import { grantedIn } from './granted.js';
 import { groupsIn } from './groups.js';
-import { type Credentials, type IdpApp, idpStore } from './idp.js';
+import { type Credentials, type IdpApp, ISSUER, idpStore } from './idp.js';
 import { COMMAND_SOURCE } from './operator.js';
 
 /** Agents with keys, as `idp agent key` changes them. */
 
 /** The commands on a store, as another process runs them. */
-export function agentKeysIn(store: Store, { clock }: { clock: Clock }) {
+export function agentKeysIn(store: Store, { clock, random }: Pick<IdpApp, 'clock' | 'random'>) {
   const principals = principalCollection(store);
-  const keys = createAgentKeys(principals, {
-    ...{ clock, commit: createCommit(store), audit: SILENT_AUDIT },
-    endSessions: async () => NO_EFFECT,
+  const change = createChangeAgent(principals, grantedIn(store, { clock, random }, { hasResources: true }));
+  const keys = createAgentKeys({ change, clock });
+  const workloads = createAgentWorkloads({
+    ...{ change, clock, random },
+    issuerProblem: (issuer) => issuerProblem(issuer, { allowHttp: true, ownIssuer: () => ISSUER }),
   });
   const find = async (sub: string) => {
     const found = await principals.findOne({ id: sub });
@@ -32,6 +35,8 @@ export function agentKeysIn(store: Store, { clock }: { clock: Clock }) {
     add: async (sub: string, { jwk }: Pick<ClientKey, 'jwk'>) =>
       keys.add(await find(sub), jwk, COMMAND_SOURCE),
     remove: async (sub: string, id: string) => keys.remove(await find(sub), id, COMMAND_SOURCE),
+    trust: async (sub: string, input: WorkloadInput) => workloads.add(await find(sub), input, COMMAND_SOURCE),
+    distrust: async (sub: string, id: string) => workloads.remove(await find(sub), id, COMMAND_SOURCE),
     find,
   };
 }

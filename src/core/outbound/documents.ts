@@ -57,6 +57,7 @@ export interface ReadOptions {
   /** Why a document must not be stored; `null` if it may. */
   problemOf(text: string): string | null;
   contentType?: RegExp;
+  maxBytes?: number;
   /** Whether a copy of the last day may be used while the host does not respond. */
   allowsStale?: boolean;
   /** Copies from before this time are not used. */
@@ -129,12 +130,12 @@ export function createDocuments(
 
   const request = async (
     uri: string,
-    { problemOf, contentType = JSON_TYPE }: ReadOptions,
+    { problemOf, contentType = JSON_TYPE, maxBytes = MAX_BYTES }: ReadOptions,
   ): Promise<{ response: OutboundResponse } | Omit<Failure, 'until'>> => {
     const response = await send(uri, {
       method: 'GET',
       headers: { accept: 'application/json', 'accept-encoding': 'identity' },
-      maxBytes: MAX_BYTES,
+      maxBytes,
     }).catch((error: unknown) => {
       throw new DocumentUnavailable(error instanceof Error ? error.message : String(error));
     });

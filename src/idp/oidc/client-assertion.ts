@@ -19,10 +19,10 @@ import { createSingleUse, type UsedOnce } from '../../core/ops/single-use.js';
 import { type Documents, DocumentUnavailable } from '../../core/outbound/documents.js';
 import type { Collection } from '../../core/storage/collection.js';
 import { fixedWindow, type Throttle } from '../../core/throttle/throttle.js';
-import type { Client } from './directory.js';
+import type { Client, Principal } from './directory.js';
 
-/** What can sign an assertion. */
-export type KeyHolder = Pick<Client, 'id' | 'jwks' | 'jwksUri'>;
+/** What can sign an assertion. An agent may have a token of its platform instead. */
+export type KeyHolder = Pick<Client, 'id' | 'jwks' | 'jwksUri' | 'agent'>;
 
 /** For everything before the signature is verified, so that the answer tells nothing about clients. */
 export const UNVERIFIED = 'Client authentication failed.';
@@ -56,6 +56,7 @@ export function createClientAssertions({
   issuer,
   clock,
   acceptsTokenEndpoint = false,
+  verifyWorkload,
 }: {
   usedAssertions: Collection<UsedOnce>;
   readDocument: Documents['read'];
@@ -64,6 +65,8 @@ export function createClientAssertions({
   clock: Clock;
   /** Whether `aud` may be the token endpoint (OpenID Connect Core §9), and assertions may be valid for an hour. */
   acceptsTokenEndpoint?: boolean;
+  /** Whether a token of another issuer proves the agent. */
+  verifyWorkload(agent: Principal, assertion: string, ip: string): Promise<boolean>;
 }) {
   const maxLifetime = acceptsTokenEndpoint ? MAX_LIFETIME_OF_LIBRARIES_SECONDS : MAX_LIFETIME_SECONDS;
   const { claim } = createSingleUse(usedAssertions);
@@ -134,19 +137,23 @@ export function createClientAssertions({
     return null;
   };
 
+  const read = (assertion: string): JWTPayload => {
+    try {
+      return assertion.length > MAX_LENGTH ? {} : decodeJwt(assertion);
+    } catch {
+      return {};
+    }
+  };
+
   return {
     /** The client that an assertion claims to be, unverified. */
-    subjectOf(assertion: string): string | undefined {
-      try {
-        return assertion.length > MAX_LENGTH ? undefined : decodeJwt(assertion).sub;
-      } catch {
-        return undefined;
-      }
-    },
+    subjectOf: (assertion: string): string | undefined => read(assertion).sub,
 
-    /** Verifies an assertion and uses it up. Returns what is wrong with it. @throws RATE_LIMITED */
+    /** Verifies an assertion and uses it up, if the client itself has made it. Returns what is wrong with it. @throws RATE_LIMITED */
     async verify(client: KeyHolder, assertion: string, ip: string): Promise<string | null> {
       if (assertion.length > MAX_LENGTH) return UNVERIFIED;
+      if (client.agent?.workloads?.length && read(assertion).iss !== client.id)
+        return (await verifyWorkload(client.agent, assertion, ip)) ? null : UNVERIFIED;
       const claims = await readClaims(client, assertion, ip);
       if (!claims) return UNVERIFIED;
       const problem = problemOf(client, claims);

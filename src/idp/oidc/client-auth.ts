@@ -114,7 +114,7 @@ async function authenticateByKey<T extends Authenticatable>(
   throw invalidClient(problem ?? undefined);
 }
 
-const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
+export const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
 
 /** With the challenge that every 401 response to a token request contains (RFC 6749 §5.2). */
 export const invalidClient = (message?: string) =>

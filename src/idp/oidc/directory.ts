@@ -64,6 +64,8 @@ export const isPublicClient = ({
   secretHash === undefined && jwks === undefined && jwksUri === undefined;
 
 export interface Directory {
+  /** The agents that some workloads may be, as far as they are active. */
+  agentsWithRules(): Promise<readonly PrincipalDocument[]>;
   authenticate(...given: Parameters<Principals['authenticate']>): Promise<Principal | null>;
   /** The active principal of a `sub`, else `null`. */
   findPrincipal(sub: string): Promise<Principal | null>;

@@ -39,6 +39,8 @@ interface Advertised {
   issuer: string;
   resources: Awaited<ReturnType<OidcServices['resources']['all']>>;
   hasGroups: boolean;
+  /** Whether an agent may be a workload. */
+  hasRules: boolean;
 }
 
 function publishMetadata(fastify: FastifyTypebox, paths: string[], services: OidcServices): void {
@@ -49,8 +51,10 @@ function publishMetadata(fastify: FastifyTypebox, paths: string[], services: Oid
     const resources = await services.resources.all();
     // In an outage of the store, as last read.
     const hasGroups = await services.groups.inUse().catch(() => known?.hasGroups ?? false);
-    if (known?.issuer !== issuer || known.resources !== resources || known.hasGroups !== hasGroups) {
-      const advertised = { issuer, resources, hasGroups };
+    const hasRules = await services.workloads.inUse().catch(() => known?.hasRules ?? false);
+    const advertised = { issuer, resources, hasGroups, hasRules };
+    const isSame = (name: keyof Advertised) => known?.[name] === advertised[name];
+    if (!known || !(Object.keys(advertised) as (keyof Advertised)[]).every(isSame)) {
       known = { ...advertised, text: JSON.stringify(providerMetadata(advertised, services)) };
     }
     return known.text;
@@ -75,7 +79,7 @@ const METHODS = ['client_secret_basic', 'client_secret_post', 'private_key_jwt']
 const PROMPTS = ['none', 'login', 'consent', 'select_account'];
 
 /** Provider metadata (OIDC Discovery §3, RFC 8414 §2). */
-function providerMetadata({ issuer, resources, hasGroups }: Advertised, services: OidcServices) {
+function providerMetadata({ issuer, resources, hasGroups, hasRules }: Advertised, services: OidcServices) {
   const { locales, isSignUpOpen, secondFactor, passkeys, keys, device, approvals, grantTypes } = services;
   const types = resources.flatMap(({ approvals: declared = [] }) => declared.map(({ name }) => name));
   const { acceptsRegistration, acceptsMetadata } = services.clientRegistration;
@@ -107,7 +111,7 @@ function providerMetadata({ issuer, resources, hasGroups }: Advertised, services
       }),
     // RFC 9396 §10
     ...(approvals && types.length > 0 && { authorization_details_types_supported: [...new Set(types)] }),
-    grant_types_supported: grantTypes.supported(hasResources),
+    grant_types_supported: grantTypes.supported(hasResources, hasRules),
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: keys.algorithms,
     acr_values_supported: secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1),

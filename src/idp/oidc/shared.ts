@@ -29,6 +29,7 @@ import {
   usedProofCollection,
 } from './store.js';
 import { trackUnknownGrantWrites } from './tokens/unknown-grants.js';
+import { createWorkloads } from './workloads.js';
 
 /** The services of every module, and those of the product that OpenID Connect uses. */
 export interface OidcContext extends ModuleContext {
@@ -81,6 +82,7 @@ export function createShared(context: OidcContext, options: OidcModuleOptions) {
   const keys = createKeys(material);
   const grants = grantCollection(store);
   const usedAssertions = usedAssertionCollection(store);
+  const workloads = createWorkloads({ ...context, ...options });
   return {
     ...context,
     ...options,
@@ -95,7 +97,9 @@ export function createShared(context: OidcContext, options: OidcModuleOptions) {
     assertions: createClientAssertions({
       ...{ ...context, usedAssertions, readDocument },
       acceptsTokenEndpoint: values.clientAssertions === 'token-endpoint',
+      verifyWorkload: workloads.verify,
     }),
+    workloads,
     readHint: createHintReader(keys, issuer),
     /** How long the previous refresh token still returns the same successor, for a second tab or a lost response. */
     reuseWindowMs: values.refreshTokenReuseWindow * SECOND,

@@ -35,61 +35,71 @@ export interface AgentKeyDependencies {
   endSessions: EndSessions;
 }
 
+/** What a change of an agent stores, and returns. */
+interface DecidedChange<T> {
+  set?: Partial<PrincipalDocument>;
+  unset?: readonly (keyof PrincipalDocument & 'keys')[];
+  result: T;
+}
+
+/** Changes how an agent proves itself; `null` if it is no agent, was deleted, or `decide` returns `null`. */
+export type ChangeAgent = <T>(
+  id: string,
+  about: { event: string; detail: string; isRemoval?: boolean },
+  source: RequestSource,
+  decide: (agent: PrincipalDocument) => DecidedChange<T> | null,
+) => Promise<T | null>;
+
+/** With a removal, everything that was issued to the agent ends. */
+export const createChangeAgent =
+  (
+    principals: PrincipalCollection,
+    { commit, audit, clock, endSessions }: AgentKeyDependencies,
+  ): ChangeAgent =>
+  (id, { event, detail, isRemoval = false }, source, decide) =>
+    decideAndCommit(commit, async () => {
+      const agent = await principals.findOne({ id, kind: 'agent' });
+      const decided = agent && agent.state !== 'deleted' ? decide(agent) : null;
+      if (!agent || !decided) return { result: null };
+      const { state, epoch = null, keyRevision = null } = agent;
+      const { set, unset = [], result } = decided;
+      const write = principals.changing(
+        { id, kind: 'agent', state, epoch, keyRevision },
+        {
+          set: { ...set, updatedAt: clock.now() },
+          ...(unset.length > 0 && { unset }),
+          inc: { keyRevision: 1, ...(isRemoval && { epoch: 1 }) },
+        },
+      );
+      const record = audit.entry({ event, subject: id, ...actorOf(source), detail });
+      return { parts: [write, isRemoval ? await endSessions(agent) : undefined, record], result };
+    });
+
 /**
  * The keys with which agents authenticate at /token. No server loads it: a stolen admin token must not give access to an
  * existing agent, so only commands on the host change keys.
  */
-export function createAgentKeys(
-  principals: PrincipalCollection,
-  { commit, audit, clock, endSessions }: AgentKeyDependencies,
-) {
-  /** Changes the keys of an agent; `null` if it is no agent, was deleted, or `decide` returns `null`. */
-  const change = (
-    id: string,
-    event: 'agent.key_added' | 'agent.key_removed',
-    source: RequestSource,
-    decide: (keys: readonly AgentKey[]) => { keys: AgentKey[]; changed: AgentKey } | null,
-  ): Promise<AgentKey | null> =>
-    decideAndCommit(commit, async () => {
-      const agent = await principals.findOne({ id, kind: 'agent' });
-      const decided = agent && agent.state !== 'deleted' ? decide(agent.keys ?? []) : null;
-      if (!agent || !decided) return { result: null };
-      const { state, epoch = null, keyRevision = null } = agent;
-      const { keys, changed } = decided;
-      const isRemoval = event === 'agent.key_removed';
-      const updatedAt = clock.now();
-      const write = principals.changing(
-        { id, kind: 'agent', state, epoch, keyRevision },
-        {
-          ...(keys.length > 0 ? { set: { keys, updatedAt } } : { set: { updatedAt }, unset: ['keys'] }),
-          inc: { keyRevision: 1, ...(isRemoval && { epoch: 1 }) },
-        },
-      );
-      const record = audit.entry({ event, subject: id, ...actorOf(source), detail: changed.id });
-      return {
-        parts: [write, isRemoval ? await endSessions(agent) : undefined, record],
-        result: changed,
-      };
-    });
-
+export function createAgentKeys({ change, clock }: { change: ChangeAgent; clock: Clock }) {
   return {
     /** Returns `null` if `agent` is no agent, or was deleted. @throws VALIDATION_ERROR */
     async add({ id }: PrincipalDocument, jwk: unknown, source: RequestSource): Promise<AgentKey | null> {
       const key = readAgentKey(jwk, clock.now());
-      return change(id, 'agent.key_added', source, (keys) => {
+      return change(id, { event: 'agent.key_added', detail: key.id }, source, ({ keys = [] }) => {
         if (keys.some((known) => known.id === key.id))
           throw invalidFields({ path: 'key', message: 'is a key of this agent already' });
         if (keys.length >= MAX_AGENT_KEYS)
           throw invalidFields({ path: 'key', message: `would be one of more than ${MAX_AGENT_KEYS}` });
-        return { keys: [...keys, key], changed: key };
+        return { set: { keys: [...keys, key] }, result: key };
       });
     },
 
     /** Removes a key and revokes everything that was issued to the agent. `null` if there is no such key. */
     remove: ({ id }: PrincipalDocument, keyId: string, source: RequestSource): Promise<AgentKey | null> =>
-      change(id, 'agent.key_removed', source, (keys) => {
-        const changed = keys.find((known) => known.id === keyId);
-        return changed ? { keys: keys.filter((known) => known !== changed), changed } : null;
+      change(id, { event: 'agent.key_removed', detail: keyId, isRemoval: true }, source, ({ keys = [] }) => {
+        const result = keys.find((known) => known.id === keyId);
+        const left = keys.filter((known) => known !== result);
+        if (!result) return null;
+        return left.length > 0 ? { set: { keys: left }, result } : { unset: ['keys'], result };
       }),
   };
 }

@@ -38,7 +38,11 @@ export interface PrincipalDocument {
   secretHash?: string;
   /** The public keys with which an agent authenticates at /token; absent without any. */
   keys?: AgentKey[];
-  /** Incremented by every change of the keys, which is conditional on the value it read. */
+  /** The workloads that are the agent; absent without any. */
+  workloads?: WorkloadRule[];
+  /** Their number, by which agents with rules are found. */
+  workloadRules?: number;
+  /** Incremented by every change of the keys and the rules, which is conditional on the value it read. */
   keyRevision?: number;
   /** Present after a sign-up with a passkey, until a link sets a password. */
   passkeyOnly?: true;
@@ -100,6 +104,23 @@ export interface AgentKey {
   /** Its thumbprint (RFC 7638). */
   id: string;
   jwk: PublicJwk;
+  addedAt: number;
+}
+
+/** Which tokens of another issuer are accepted as a proof of the agent. */
+export interface WorkloadRule {
+  /** `wlr_…` */
+  id: string;
+  /** Exactly as in its tokens. */
+  issuer: string;
+  /** The `sub` of its tokens, in which `*` stands for any text. */
+  subject: string;
+  /** A member of `aud`; absent: this provider. */
+  audience?: string;
+  /** Other claims, with exactly these values. */
+  claims?: Record<string, string>;
+  /** Its keys, if they are not read from the issuer. */
+  jwks?: PublicJwk[];
   addedAt: number;
 }
 
@@ -176,6 +197,7 @@ export function principalCollection(store: Store): PrincipalCollection {
       ['operatorSince'],
       ['email'],
       ['owner'],
+      ['workloadRules'],
     ],
     fields: ['linkHash', 'mailedLinkHash', 'verifyHash', 'operatorLinkHash', 'clientMetadata'],
     numbers: [
@@ -184,6 +206,7 @@ export function principalCollection(store: Store): PrincipalCollection {
         'operatorSince',
         'epoch',
         'keyRevision',
+        'workloadRules',
         'signInRevision',
         'metadataRevision',
       ] as const),

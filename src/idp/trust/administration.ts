@@ -194,9 +194,10 @@ export function createTrustAdministration(store: Store, deps: TrustAdministratio
   };
 }
 
-function issuerProblem(
+/** Why an issuer cannot be trusted, as the end of a sentence. */
+export function issuerProblem(
   issuer: string,
-  { allowHttp, ownIssuer }: TrustAdministrationDependencies,
+  { allowHttp, ownIssuer }: Pick<TrustAdministrationDependencies, 'allowHttp' | 'ownIssuer'>,
 ): string | undefined {
   if (!isIssuerUri(issuer) || !URL.canParse(issuer))
     return `must be an absolute URI of at most ${MAX_ISSUER_LENGTH} characters without a query and a fragment`;

@@ -38,8 +38,12 @@ export async function proveActor(
     return agent;
   }
   const subject = type === JWT ? deps.assertions.subjectOf(token) : undefined;
-  const agent = subject === undefined ? null : await findAgent(subject, deps.directory);
-  if (!agent?.jwks?.length) throw unproven();
+  const agent =
+    subject === undefined
+      ? null
+      : ((await findAgent(subject, deps.directory)) ??
+        (await findAgent((await deps.workloads.agentOf(token, ip)) ?? '', deps.directory)));
+  if (!agent) throw unproven();
   // First, so that a request that is repeated with a nonce has not used up the assertion.
   await prove?.();
   if ((await deps.assertions.verify(agent, token, ip)) !== null) throw unproven();

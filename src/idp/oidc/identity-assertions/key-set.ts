@@ -1,10 +1,50 @@
-import type { JSONWebKeySet } from 'jose';
+import { createLocalJWKSet, type JSONWebKeySet, type JWTPayload } from 'jose';
 import { isLoopback } from '../../../core/config/public-url.js';
+import type { Clock } from '../../../core/kernel/clock.js';
 import { DocumentUnavailable, type ReadOptions } from '../../../core/outbound/documents.js';
-import { DOCUMENT_REQUESTS, JWK_SET_TYPE, parseJson } from '../client-assertion.js';
-import type { AssertionDependencies } from './issue.js';
+import type { Throttle } from '../../../core/throttle/throttle.js';
+import {
+  claimsSignedBy,
+  DOCUMENT_REQUESTS,
+  JWK_SET_TYPE,
+  MIN_REFRESH_MS,
+  parseJson,
+} from '../client-assertion.js';
 
 const MAX_KEYS = 50;
+/** Platforms publish certificates with their keys. */
+const MAX_BYTES = 128 * 1024;
+
+/** What is accepted of other issuers, which sign with RSA more often than not. */
+const ALGORITHMS = ['EdDSA', 'Ed25519', 'ES256', 'PS256', 'RS256'];
+
+/** What reads the keys of other issuers. */
+export interface IssuerDependencies {
+  readDocument(uri: string, options: ReadOptions): Promise<{ text: string }>;
+  throttle: Pick<Throttle, 'count'>;
+  clock: Clock;
+}
+
+/**
+ * The claims that an issuer has signed, or why there are none.
+ * @param jwks its keys, if they are not read from it
+ */
+export async function verifyByIssuer(
+  assertion: string,
+  { issuer, jwks }: { issuer: string; jwks?: JSONWebKeySet['keys'] },
+  ip: string,
+  deps: IssuerDependencies,
+): Promise<{ claims: JWTPayload; problem?: never } | { claims?: never; problem: string }> {
+  const { clock } = deps;
+  // The issuer may have a new key since.
+  for (const notBefore of jwks ? [0] : [0, clock.now() - MIN_REFRESH_MS]) {
+    const known = jwks ? { keys: jwks } : await readKeySet(issuer, ip, deps, notBefore);
+    if (!known) return { problem: 'the keys of the issuer cannot be read' };
+    const claims = await claimsSignedBy(assertion, createLocalJWKSet(known), ALGORITHMS, clock.now());
+    if (claims) return { claims };
+  }
+  return { problem: 'it is not signed by the issuer, or not valid now' };
+}
 
 /**
  * The published keys of another provider, by its metadata (OpenID Connect Discovery §4), both through the cache in the store;
@@ -16,7 +56,7 @@ const MAX_KEYS = 50;
 export async function readKeySet(
   issuer: string,
   ip: string,
-  { readDocument, throttle }: AssertionDependencies,
+  { readDocument, throttle }: Pick<IssuerDependencies, 'readDocument' | 'throttle'>,
   notBefore = 0,
 ): Promise<JSONWebKeySet | null> {
   const read = (uri: string, more: Pick<ReadOptions, 'problemOf'> & Partial<ReadOptions>) =>
@@ -30,6 +70,7 @@ export async function readKeySet(
     const { text } = await read(uri, {
       problemOf: (body) => (keysIn(body) ? null : 'it is no JWK Set'),
       contentType: JWK_SET_TYPE,
+      maxBytes: MAX_BYTES,
       notBefore,
     });
     return keysIn(text);

@@ -1,15 +1,9 @@
-import { createLocalJWKSet, decodeJwt, decodeProtectedHeader, type JWTPayload } from 'jose';
+import { decodeJwt, decodeProtectedHeader, type JWTPayload } from 'jose';
 import { SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import type { TrustedIssuerDocument } from '../../trust/store.js';
-import {
-  claimsSignedBy,
-  isOnlyAudience,
-  MAX_LENGTH,
-  MIN_REFRESH_MS,
-  TOLERANCE_SECONDS,
-} from '../client-assertion.js';
+import { isOnlyAudience, MAX_LENGTH, TOLERANCE_SECONDS } from '../client-assertion.js';
 import type { AssertionDependencies } from './issue.js';
-import { readKeySet } from './key-set.js';
+import { verifyByIssuer } from './key-set.js';
 import { ASSERTION_TYPE, MAX_LIFETIME_SECONDS } from './trust.js';
 
 /** The verification of identity assertions of other providers. */
@@ -28,9 +22,6 @@ export interface VerifiedAssertion {
   expiresAt: number;
 }
 
-/** What is accepted of other providers, which sign with RSA more often than not. */
-const ALGORITHMS = ['EdDSA', 'Ed25519', 'ES256', 'PS256', 'RS256'];
-
 const MAX_TEXT_LENGTH = 512;
 const MAX_ENTRIES = 10;
 
@@ -48,7 +39,7 @@ export async function verifyAssertion(
   deps: AssertionDependencies,
 ): Promise<VerifiedAssertion | { problem: string }> {
   const issuer = await findIssuer(assertion, clientId, deps);
-  const claims = issuer && (await readClaims(assertion, issuer.issuer, ip, deps));
+  const { claims } = issuer ? await verifyByIssuer(assertion, issuer, ip, deps) : {};
   if (!issuer || !claims) return { problem: UNTRUSTED };
   const problem = problemOf(claims, clientId, deps.issuer(), toSeconds(deps.clock.now()));
   if (problem !== null) return { problem };
@@ -87,22 +78,6 @@ function issuerOf(assertion: string): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-async function readClaims(
-  assertion: string,
-  issuer: string,
-  ip: string,
-  deps: AssertionDependencies,
-): Promise<JWTPayload | null> {
-  const { clock } = deps;
-  const known = await readKeySet(issuer, ip, deps);
-  const claims =
-    known && (await claimsSignedBy(assertion, createLocalJWKSet(known), ALGORITHMS, clock.now()));
-  if (claims || !known) return claims;
-  // The issuer may have a new key since.
-  const newer = await readKeySet(issuer, ip, deps, clock.now() - MIN_REFRESH_MS);
-  return newer && claimsSignedBy(assertion, createLocalJWKSet(newer), ALGORITHMS, clock.now());
 }
 
 function problemOf(claims: JWTPayload, clientId: string, audience: string, now: number): string | null {

@@ -29,6 +29,8 @@ export interface GrantType {
   everyAgent?: true;
   /** Exists only with a resource. */
   needsResource?: true;
+  /** Exists only while an agent may be a workload. */
+  needsRules?: true;
   /** Refused to clients whose id_tokens no key can sign, before anything is used up. */
   needsSigningKey?: true;
   /** Reads what the request names while the client authenticates. */
@@ -40,7 +42,8 @@ export function createGrantTypes(
   deps: OidcShared,
   { device, approvals }: { device: DeviceFlow | undefined; approvals: Approvals | undefined },
 ) {
-  const { resources, trust, issuesAssertions, acceptsAssertions } = deps;
+  const { resources, trust, issuesAssertions, acceptsAssertions, workloads } = deps;
+  const issue: Handler<AgentClient> = (agent, request) => issueToAgent(agent, request, deps);
   const exchange: Handler<Client> = (caller, request) => exchangeTokens(caller, request, deps);
   const redeem: Handler<Client> = (client, request, grant) => redeemCode(client, grant, request, deps);
   const refresh: Handler<Client> = (client, request) =>
@@ -60,7 +63,7 @@ export function createGrantTypes(
     client_credentials: {
       needsResource: true,
       everyAgent: true,
-      agents: (agent, request) => issueToAgent(agent, request, deps),
+      agents: issue,
     },
     // Three exchanges, told apart by subject_token_type. Each is recorded in the audit; only the first changes a grant.
     // - the token of a delegation: ../delegations/exchange.ts, which rotates it as a refresh does
@@ -72,8 +75,10 @@ export function createGrantTypes(
         ? {
             needsSigningKey: true,
             clients: (client, request) => redeemAssertion(client, request, { ...deps, trust }),
+            everyAgent: true as const,
+            agents: issue,
           }
-        : undefined,
+        : { needsRules: true, everyAgent: true, agents: issue },
     [DEVICE_GRANT]: device && {
       needsSigningKey: true,
       clients: device.poll,
@@ -92,14 +97,15 @@ export function createGrantTypes(
       const { grant_type: name = '', requested_token_type: requested } = fields;
       if (name === TOKEN_EXCHANGE && requested === ASSERTION_TOKEN && assertion) return assertion;
       const type = Object.hasOwn(grantTypes, name) ? grantTypes[name] : undefined;
-      return type?.needsResource && !(await resources.hasAny()) ? undefined : type;
+      if (type?.needsResource && !(await resources.hasAny())) return undefined;
+      return type?.needsRules && !(await workloads.inUse()) ? undefined : type;
     },
 
-    /** The names of the grant types that the provider supports, with or without a resource. */
-    supported: (hasResources: boolean): string[] =>
+    /** The names of the grant types that the provider supports, with or without a resource and rules of agents. */
+    supported: (hasResources: boolean, hasRules: boolean): string[] =>
       Object.entries(grantTypes).flatMap(([name, type]) => {
         const isSupported = !type?.needsResource || hasResources || (name === TOKEN_EXCHANGE && assertion);
-        return type && isSupported ? [name] : [];
+        return type && isSupported && (!type.needsRules || hasRules) ? [name] : [];
       }),
   };
 }
