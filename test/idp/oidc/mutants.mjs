@@ -74,6 +74,31 @@ export default [
     tests: [['idp/oidc/refresh', 'a token older than the previous one counts as reuse at once']],
   },
   {
+    name: 'a workload of another audience is accepted', file: 'idp/oidc/workloads.ts', in: 'mismatchOf',
+    replace: '![claims.aud].flat().includes(audience ?? ownIssuer)', by: 'false',
+    tests: [['idp/oidc/workloads', 'a token that a rule does not accept exactly is refused']],
+  },
+  {
+    name: 'a subject may go on after the pattern', file: 'idp/oidc/workloads.ts', in: 'matches',
+    replace: 'text.length - last.length >= end && text.endsWith(last)', by: 'text.includes(last)',
+    tests: [['idp/oidc/workloads', 'the pattern is compared with the whole subject']],
+  },
+  {
+    name: 'the signature of a workload is not verified', file: 'idp/oidc/workloads.ts', in: 'createWorkloads',
+    replace: '(await verifyByIssuer(assertion, rule, ip, deps)).problem', by: 'null',
+    tests: [['idp/oidc/workloads', 'a token that a rule does not accept exactly is refused']],
+  },
+  {
+    name: 'the first of several agents is taken', file: 'idp/oidc/workloads.ts', in: 'createWorkloads',
+    replace: 'if (agents.length === 1) return', by: 'if (agents.length > 0) return',
+    tests: [['idp/oidc/workloads', 'without a client_id, the rules of exactly one agent must match']],
+  },
+  {
+    name: 'a pattern matches the workloads of others', file: 'idp/provisioning/agent-workloads.ts', in: 'subjectProblem',
+    replace: "!subject.includes('*') || FIXED_START.test(subject)", by: 'true',
+    tests: [['idp/oidc/workloads', 'a rule that would accept the workloads of others is refused']],
+  },
+  {
     name: 'the refresh token of a public client does not rotate', file: 'idp/oidc/tokens/refresh.ts',
     in: 'isSenderConstrained',
     replace: 'refreshKey !== undefined || !isPublicClient(client)', by: 'true',

@@ -28,13 +28,14 @@ import { linkOf } from './kit.js';
 
 /**
  * The promise: the holder of IDP_ADMIN_TOKEN alone cannot sign in as any existing principal, choose or learn an
- * existing password, add or remove a key of an agent, make an agent a client or change where people return to, set up or remove a second factor or a passkey, change a kind, reuse a handle, bring an agent through the form or a reset, let an agent act for a person, become an operator,
+ * existing password, add or remove a key or a rule for workloads of an agent, make an agent a client or change where people return to, set up or remove a second factor or a passkey, change a kind, reuse a handle, bring an agent through the form or a reset, let an agent act for a person, become an operator,
  * open the console or create the link of the first operator. With IDP_INVITE_TOKEN set they create no human either.
  */
 
 const INVITE_TOKEN = 'inviter-Wc5rNz8qKm2XvB7dLt4JhYp9';
 const MINE = 'a password of the thief';
 const STOLEN = clientKey('EdDSA', 'thief');
+const RULE = { id: 'wlr_1', issuer: 'https://evil.test', subject: 'thief', addedAt: 0, jwks: [STOLEN.jwk] };
 
 /** The principals that existed before the token was stolen. */
 interface Victims {
@@ -97,6 +98,7 @@ async function everythingTheTokenDoes(idp: IdpApp, victims: Partial<Victims>) {
     { handle, key: STOLEN.jwk, keys: [STOLEN.jwk], jwks: { keys: [STOLEN.jwk] } },
     { handle, redirect_uris: ['https://evil.test/cb'], redirectUris: ['https://evil.test/cb'] },
     { handle, client_metadata: 'https://evil.test/c', clientMetadata: 'https://evil.test/c' },
+    { handle, workloads: [RULE], workloadRules: 1, trust: [RULE] },
   ];
   for (const { handle, sub } of Object.values(victims)) {
     for (const body of bodies(handle, sub)) {
@@ -112,14 +114,15 @@ async function everythingTheTokenDoes(idp: IdpApp, victims: Partial<Victims>) {
       };
       answers.push(await idp.admin(method, `/v1/principals/${sub}`, body));
     }
-    for (const verb of ['keys', 'key', 'jwks']) {
-      for (const method of ['PUT', 'POST', 'DELETE'])
-        answers.push(await idp.admin(method, `/v1/agents/${sub}/${verb}`, STOLEN.jwk));
+    for (const verb of ['keys', 'key', 'jwks', 'trust', 'workloads', 'rules']) {
+      for (const method of ['PUT', 'PATCH', 'POST', 'DELETE'])
+        answers.push(await idp.admin(method, `/v1/agents/${sub}/${verb}`, { ...STOLEN.jwk, ...RULE }));
     }
     for (const field of ['redirect_uris', 'client_metadata'])
       for (const method of ['PUT', 'PATCH', 'POST'])
         for (const path of [`/v1/agents/${sub}`, `/v1/principals/${sub}`, `/v1/agents/${sub}/client`])
           answers.push(await idp.admin(method, path, { [field]: 'https://evil.test/c' }));
+    answers.push(await idp.admin('PATCH', `/v1/principals/${sub}`, { workloads: [RULE], workloadRules: 1 }));
     for (const email of ['thief@evil.test', ''])
       answers.push(await idp.admin('PATCH', `/v1/principals/${sub}`, { email }));
     answers.push(await idp.admin('DELETE', `/v1/invites/${sub}`));

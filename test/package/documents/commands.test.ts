@@ -138,6 +138,7 @@ t.test('the commands about agents and access tokens work as printed', async (t) 
       commandsIn(api, heading),
     ),
     commandsIn(agents, 'Agents with a key'),
+    commandsIn('docs/workload-identity.md'),
     commandsIn('docs/delegation.md'),
     commandsIn('docs/identity-assertions.md'),
     commandsIn(api, 'Change or remove it'),
