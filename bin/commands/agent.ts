@@ -301,7 +301,7 @@ function defineTrust(group: CommandLine): void {
       return withPrincipal(handle, async (agent, { agentWorkloads }) => {
         const input = { issuer, subject, audience, claims, jwks };
         const rule = await agentWorkloads.add(agent, input, COMMAND_SOURCE);
-        answer(options, { sub: agent.id, ...ruleView(rule ?? refuse(agent)) });
+        answer(options, { sub: agent.id, ...ruleView(rule ?? refuse(agent), options) });
       });
     });
   group
@@ -311,7 +311,12 @@ function defineTrust(group: CommandLine): void {
     .examples('idp agent trust list scout@agents.example --json')
     .action((handle: string, options: CommonOptions) =>
       withPrincipal(handle, async ({ workloads = [] }) => {
-        answerList(options, 'rules', workloads.map(ruleView), ['id', 'issuer', 'subject', 'audience']);
+        answerList(
+          options,
+          'rules',
+          workloads.map((rule) => ruleView(rule, options)),
+          ['id', 'issuer', 'subject', 'audience', 'claims'],
+        );
       }),
     );
   group
@@ -324,7 +329,7 @@ function defineTrust(group: CommandLine): void {
       withPrincipal(handle, async (agent, { agentWorkloads }) => {
         const rule = await agentWorkloads.remove(agent, id, COMMAND_SOURCE);
         if (rule === null) fail(1, `${agent.handle} has no rule ${id}.`);
-        answer(options, { sub: agent.id, ...ruleView(rule) });
+        answer(options, { sub: agent.id, ...ruleView(rule, options) });
       }),
     );
 }
@@ -335,13 +340,20 @@ function parseClaim(text: string, before: Record<string, string> = {}): Record<s
   return { ...before, [name]: value };
 }
 
-const ruleView = ({ id, issuer, subject, audience, claims, jwks, addedAt }: WorkloadRule) => ({
-  ...{ id, issuer, subject },
-  audience: audience ?? null,
-  claims: claims ?? {},
-  stored_keys: jwks?.length ?? 0,
-  added_at: new Date(addedAt).toISOString(),
-});
+const ruleView = (rule: WorkloadRule, { json }: CommonOptions) => {
+  const { id, issuer, subject, audience, claims = {}, jwks, addedAt } = rule;
+  return {
+    ...{ id, issuer, subject },
+    audience: audience ?? null,
+    claims: json
+      ? claims
+      : Object.entries(claims)
+          .map((pair) => pair.join('='))
+          .join(' '),
+    stored_keys: jwks?.length ?? 0,
+    added_at: new Date(addedAt).toISOString(),
+  };
+};
 
 async function mint(handle: string, options: MintOptions, command: CommandLine): Promise<void> {
   const { purpose, expires, redirectUris: uris = [], clientMetadata = '' } = options;

@@ -232,10 +232,10 @@ t.test('the doctor names issuers of workloads that do not answer', async (t) => 
   await run('mint', 'scout@agents.example');
   const rule = ['--issuer', platform.issuer, '--subject', 'repo:acme/app'];
   t.equal((await run('trust', 'add', 'scout@agents.example', ...rule)).code, 0);
-  t.same((await doctor(t, IDP, env, cwd)).warnings, []);
+  t.same((await doctor(t, IDP, env, cwd)).warnings, ['IDP_LOOPBACK_DOCUMENTS']);
   platform.host.answer = (_, response) => void response.writeHead(503).end();
   const { warnings, text } = await doctor(t, IDP, env, cwd);
-  t.same(warnings, ['idp agent trust']);
+  t.same(warnings, ['IDP_LOOPBACK_DOCUMENTS', 'idp agent trust']);
   t.match(text, `the keys of ${platform.issuer} cannot be read`);
 });
 

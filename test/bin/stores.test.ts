@@ -42,6 +42,7 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'invite withdraw': ['ada'],
   'operator grant': ['ada'],
   'agent key': ['list', 'scout'],
+  'agent trust': ['list', 'scout'],
   'operator list': [],
   'operator revoke': ['ada'],
   'principal list': [],

@@ -6,9 +6,13 @@ import type { AddressInfo } from 'node:net';
 import { createInterface } from 'node:readline';
 import { stripVTControlCharacters } from 'node:util';
 import t, { type Test } from 'tap';
+import { foreignIssuer, issuerKey } from '../../kit/identity-assertions.js';
 import { serverPort } from '../../kit/port.js';
+import { compiled } from '../../kit/process.js';
 import { withOrSkip } from '../../kit/skip.js';
+import { SUBJECT, workloadToken } from '../../kit/workloads.js';
 import { startMcpWorld } from './mcp-world.js';
+import { listTools } from './workload-client.js';
 
 const PACKAGE = '@modelcontextprotocol/conformance@0.2.0-alpha.12';
 
@@ -70,6 +74,27 @@ await withOrSkip(program, findProgram, () => {
     t.match(output, /authorization-server-metadata-endpoint: [1-9]\d* passed, 0 failed/);
     t.match(output, /authorization-code-grant: [1-9]\d* passed, 0 failed/);
     t.notMatch(output, /warning/i);
+  });
+
+  t.test('a client with the token of a workload passes its scenario, and uses idp unchanged', async (t) => {
+    const command = `${process.execPath} ${compiled('test/campaign/relying-parties/workload-client.js')}`;
+    const output = await conformance(t, [
+      'client',
+      '--command',
+      command,
+      '--scenario',
+      'auth/wif-jwt-bearer',
+    ]);
+    t.match(output, /Passed: (\d+)\/\1, 0 failed, 0 warnings/);
+    const platform = await foreignIssuer(t, issuerKey('RS256'));
+    const rule = ['--issuer', platform.issuer, '--subject', SUBJECT];
+    await idp('agent', 'trust', 'add', 'scout@agents.example', ...rule);
+    const aud = issuer.replace(/\/$/, '');
+    const assertion = await workloadToken(platform, Date.now(), { aud });
+    const tools = await listTools(resource, { clientId: world.agent.sub, assertion });
+    t.ok(tools.length > 0);
+    const other = await workloadToken(platform, Date.now(), { aud, sub: 'repo:acme/other' });
+    await t.rejects(listTools(resource, { clientId: world.agent.sub, assertion: other }));
   });
 
   t.test('the scenarios for servers pass that need no other tools', async (t) => {

@@ -4,7 +4,7 @@ import { HOUR, MINUTE } from '../../../src/core/kernel/clock.js';
 import { JWT_BEARER } from '../../../src/idp/oidc/identity-assertions/trust.js';
 import { TOKEN_EXCHANGE } from '../../../src/idp/oidc/tokens/request.js';
 import type { WorkloadInput } from '../../../src/idp/provisioning/agent-workloads.js';
-import { agentKeysIn, agentWithKey } from '../../kit/agent-keys.js';
+import { agentKeysIn, agentsIn, agentWithKey } from '../../kit/agent-keys.js';
 import { auditOf, basic } from '../../kit/app.js';
 import { asserted } from '../../kit/client-keys.js';
 import { runProgram } from '../../kit/command-line.js';
@@ -19,26 +19,11 @@ import {
   idpStore,
   search,
 } from '../../kit/idp.js';
-import { enterConsole, makeOperator } from '../../kit/operator.js';
+import { COMMAND_SOURCE, enterConsole, makeOperator } from '../../kit/operator.js';
 import { addResource, FILES, introspect } from '../../kit/resources.js';
+import { SUBJECT, workloadToken } from '../../kit/workloads.js';
 
 /** Agents without any secret: jobs, pods and machines with a token of their platform. */
-
-const SUBJECT = 'repo:acme/app:ref:refs/heads/main';
-
-/** A token as a platform gives it; `undefined` in `claims` and `header` leaves one out. */
-function workloadToken(
-  { issuer, key }: { issuer: string; key: IssuerKey },
-  now: number,
-  claims: Record<string, unknown> = {},
-  header: Record<string, unknown> = {},
-): Promise<string> {
-  const iat = Math.floor(now / 1000);
-  const whole = { iss: issuer, sub: SUBJECT, aud: ISSUER, iat, exp: iat + 300, ...claims };
-  return new SignJWT(JSON.parse(JSON.stringify(whole)))
-    .setProtectedHeader({ alg: key.algorithm, kid: key.jwk.kid, ...header })
-    .sign(key.privateKey);
-}
 
 async function start(
   t: Test,
@@ -253,15 +238,25 @@ t.test('a token of a workload replaces no other proof', async (t) => {
   t.equal((await ask(await token(), { client_id: (await idp.createClient()).id })).status, 401);
   t.equal((await ask(await token(), { client_id: undefined })).status, 401);
   t.equal((await ask(await token(), { client_secret: agent.password })).status, 400, 'two proofs');
+  const clients = agentsIn(await idpStore(t, idp), idp);
+  await clients.change(agent.sub, { redirectUris: ['https://app.example.test/cb'] }, COMMAND_SOURCE);
   const both = await idp.request('POST', '/token', {
     form: search({ grant_type: JWT_BEARER, assertion: 'x', resource: FILES }),
     headers: { authorization: basic(agent.sub, agent.password) },
   });
-  t.not(both.status, 200, 'an assertion that nobody has looked at');
+  t.match(
+    both,
+    { status: 400, body: { error: 'unauthorized_client' } },
+    'nobody has looked at the assertion',
+  );
   t.equal((await bear(await token(), { client_id: agent.sub, resource: 'https://x.example' })).status, 400);
   t.equal((await ask(await token(), { client_assertion_type: 'x' })).status, 400);
   for (const grant_type of ['authorization_code', 'refresh_token'])
-    t.equal((await ask(await token(), { grant_type, code: 'ac_x', refresh_token: 'rt_x' })).status, 401);
+    t.equal(
+      (await ask(await token(), { grant_type, code: 'ac_x', refresh_token: 'rt_x' })).body.error,
+      'invalid_grant',
+      'an agent that is a client',
+    );
 });
 
 t.test('keys that were given with a rule replace those of the issuer', async (t) => {

@@ -49,7 +49,9 @@ async function authenticateByGrant(credentials: ClientCredentials, deps: OidcSha
   if (isOfClient || assertion === undefined) {
     const client = await authenticateClient(credentials, deps);
     if (client.agent)
-      throw oidcErrors.unauthorized_client({ message: 'An agent sends the assertion without another proof.' });
+      throw oidcErrors.unauthorized_client({
+        message: 'An agent sends the assertion without another proof.',
+      });
     return client;
   }
   const id = named ?? (await deps.workloads.agentOf(assertion, ip)) ?? '';
