@@ -398,6 +398,7 @@ t.test('the target gets the tables and indexes that the servers create', async (
       PASSKEYS: 'true',
       IDP_PASSKEYS: 'true',
       IDP_DEVICE_FLOW: '1',
+      IDP_APPROVALS: 'true',
       IDP_IDENTITY_ASSERTIONS: 'both',
       IDP_CLIENT_REGISTRATION: '1',
     };
