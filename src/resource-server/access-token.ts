@@ -2,6 +2,9 @@ import type { JWTPayload } from 'jose';
 import { actorsOf } from '../core/http/revocation-list.js';
 import { SECOND } from '../core/kernel/clock.js';
 
+/** One action that a person approves: a type that the API has declared at the provider, and its fields. */
+export type ApprovalDetails = { type: string } & Readonly<Record<string, unknown>>;
+
 /** What a verified access token says. */
 export interface AccessToken {
   /** Whom it is about: the principal for whom the client acts. */
@@ -24,6 +27,8 @@ export interface AccessToken {
   acr: string | undefined;
   /** The methods of the sign-in (RFC 8176). */
   amr: readonly string[];
+  /** What a person has approved once (RFC 9396); `requireApproval` compares it and uses it up. */
+  authorizationDetails: readonly ApprovalDetails[];
   /** Every claim. */
   claims: Readonly<Record<string, unknown>>;
 }
@@ -31,9 +36,12 @@ export interface AccessToken {
 /** The claims of an access token whose required ones were checked: with the type `at+jwt`, also `jti` and `client_id` (RFC 9068 §2.2). */
 export type AccessClaims = JWTPayload & { sub: string; exp: number; client_id?: string };
 
+const isDetail = (one: unknown): one is ApprovalDetails =>
+  typeof (one as { type?: unknown } | null)?.type === 'string';
+
 export function accessTokenOf(claims: AccessClaims): AccessToken {
   const textOf = (value: unknown) => (typeof value === 'string' ? value : undefined);
-  const { kind, acr, amr, auth_time: authTime } = claims;
+  const { kind, acr, amr, auth_time: authTime, authorization_details: details } = claims;
   // Of Auth0 and Keycloak, Okta, and Entra.
   const client = claims.client_id ?? claims['azp'] ?? claims['cid'] ?? claims['appid'];
   // Okta has an array, and Entra a text.
@@ -49,6 +57,7 @@ export function accessTokenOf(claims: AccessClaims): AccessToken {
     authTime: typeof authTime === 'number' ? authTime * SECOND : undefined,
     acr: textOf(acr),
     amr: Array.isArray(amr) ? amr.filter((each) => typeof each === 'string') : [],
+    authorizationDetails: Array.isArray(details) ? details.filter(isDetail) : [],
     claims,
   };
 }

@@ -32,22 +32,30 @@ export class ResourceError extends Error {
   /** `WWW-Authenticate`, and what else belongs to the answer; names are in lower case. */
   readonly headers: Readonly<Record<string, string>>;
 
+  /** What a person would have to approve, which the agent passes on to the provider as it is; absent for other reasons. */
+  readonly authorizationDetails?: readonly object[];
+
   constructor(
     code: ResourceErrorCode,
     message: string,
     headers: Readonly<Record<string, string>> = {},
-    cause?: unknown,
+    {
+      cause,
+      authorizationDetails,
+    }: { cause?: unknown; authorizationDetails?: readonly object[] | undefined } = {},
   ) {
     super(message, cause === undefined ? undefined : { cause });
     this.code = code;
     this.statusCode = STATUSES[code];
     this.headers = headers;
+    if (authorizationDetails) this.authorizationDetails = authorizationDetails;
   }
 
   /** The body of the answer, as in RFC 6749 §5.2. */
-  body(): { error: string; error_description: string } {
+  body(): { error: string; error_description: string; authorization_details?: readonly object[] } {
     const error = this.code === 'missing_token' ? 'invalid_token' : this.code;
-    return { error, error_description: this.message };
+    const { authorizationDetails: details } = this;
+    return { error, error_description: this.message, ...(details && { authorization_details: details }) };
   }
 }
 

@@ -2,11 +2,16 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import { SECOND } from '../core/kernel/clock.js';
 import { AppError, httpErrors } from '../core/kernel/errors.js';
-import type { AccessToken } from './access-token.js';
+import type { AccessToken, ApprovalDetails } from './access-token.js';
 import { ResourceError } from './errors.js';
 import { METADATA_HEADERS } from './metadata.js';
 import { readRequest } from './plugin.js';
-import { createResourceServer, type ResourceServerOptions, type TokenDemands } from './service.js';
+import {
+  type Approved,
+  createResourceServer,
+  type ResourceServerOptions,
+  type TokenDemands,
+} from './service.js';
 
 /** A request for an MCP endpoint whose token permits everything that it asks for. */
 export interface McpCall<Person = undefined> {
@@ -20,6 +25,14 @@ export interface McpCall<Person = undefined> {
   token: AccessToken;
   /** What `identify` has found: inside saasBackend the same as `request.saas`, with `user`. */
   saas: Person;
+  /** Demands that a person has approved exactly this with the token, and uses it up. @throws ResourceError */
+  approve(details: ApprovalDetails): Promise<Approved>;
+}
+
+/** What calls of a tool need. */
+export interface McpToolDemands extends TokenDemands {
+  /** What a person has to approve once for a call with these arguments; checked before the handler gets the request. */
+  approval?(args: Readonly<Record<string, unknown>>): ApprovalDetails;
 }
 
 /** The options of an MCP endpoint. Its path is that of `resource`, which is the address that clients call, byte for byte. */
@@ -27,7 +40,7 @@ export interface ProtectMcpOptions<Person = undefined> extends ResourceServerOpt
   /** What each request needs. */
   scopes?: readonly string[];
   /** What calls of a tool need beside `scopes`, by its name. */
-  tools?: Readonly<Record<string, TokenDemands>>;
+  tools?: Readonly<Record<string, McpToolDemands>>;
   /** Origins of pages that may send requests. Default: the origin of `resource`; requests of programs have none. */
   origins?: readonly string[];
   /** Finds the person of a verified token: `...fastify.saas.agentTokens()` has it. */
@@ -81,18 +94,23 @@ export function protectMcp<Person = undefined>(
     const { origin: page, 'content-type': type = '' } = request.headers;
     if (page !== undefined && !origins.includes(page))
       throw httpErrors.FORBIDDEN({ message: `Pages of ${page} may not send requests to this endpoint.` });
-    const asked = demandsOf(body, tools);
+    const calls = callsIn(body, tools);
+    const asked = calls.map(({ demands }) => demands);
     // One challenge names all that the request needs.
     const needed = scopesOf([{ scopes }, ...asked]);
     const token = await server.verify(readRequest(request, resource), { scopes: needed });
-    for (const demands of asked) server.require(token, { ...demands, scopes: needed });
+    for (const { acr, maxAge } of asked)
+      server.require(token, { scopes: needed, ...(acr && { acr }), ...(maxAge !== undefined && { maxAge }) });
     // A body that was not parsed could ask for a tool.
     if (request.method === 'POST' && !(/^application\/json\s*(;|$)/i.test(type) && typeof body === 'object'))
       throw httpErrors.UNSUPPORTED_MEDIA_TYPE({
         message: 'The body must be JSON, and in Express app.use(express.json()) must come before protectMcp.',
       });
     const saas = (await options.identify?.(token, ip)) as Person;
-    return { token, saas };
+    const approve = (details: ApprovalDetails) => server.requireApproval(token, details);
+    // Last, because it uses the approval up.
+    for (const { demands, args } of calls) if (demands.approval) await approve(demands.approval(args));
+    return { token, saas, approve };
   };
 
   const answer = async (request: IncomingMessage, response: ServerResponse, body: unknown, ip: string) => {
@@ -144,15 +162,24 @@ const scopesOf = (demands: readonly TokenDemands[]): string[] => [
   ...new Set(demands.flatMap(({ scopes = [] }) => scopes)),
 ];
 
-/** What the tools need that a body calls. A batch is an array of messages. */
-function demandsOf(body: unknown, tools: Readonly<Record<string, TokenDemands>>): TokenDemands[] {
-  const messages = [body].flat() as ({ method?: unknown; params?: { name?: unknown } } | null)[];
+interface ToolCall {
+  demands: McpToolDemands;
+  args: Readonly<Record<string, unknown>>;
+}
+
+/** The calls of known tools in a body, with what they need. A batch is an array of messages. */
+function callsIn(body: unknown, tools: Readonly<Record<string, McpToolDemands>>): ToolCall[] {
+  const messages = [body].flat() as ({
+    method?: unknown;
+    params?: { name?: unknown; arguments?: unknown };
+  } | null)[];
   const calls = messages.filter((message) => message?.method === 'tools/call');
   return calls.flatMap((message) => {
-    const name = message?.params?.name;
+    const { name, arguments: given } = message?.params ?? {};
+    const args = (typeof given === 'object' && given !== null ? given : {}) as ToolCall['args'];
     // A handler could read another type as the name of any tool.
-    if (typeof name !== 'string') return Object.values(tools);
-    return Object.hasOwn(tools, name) ? [tools[name] as TokenDemands] : [];
+    if (typeof name !== 'string') return Object.values(tools).map((demands) => ({ demands, args }));
+    return Object.hasOwn(tools, name) ? [{ demands: tools[name] as McpToolDemands, args }] : [];
   });
 }
 

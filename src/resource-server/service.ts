@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { ConfigurationError } from '../core/config/configuration-error.js';
 import { metadataPath } from '../core/http/authorization.js';
 import {
@@ -7,7 +8,7 @@ import {
   type ReplayCache,
 } from '../core/http/dpop.js';
 import { type Clock, SECOND, systemClock, toSeconds } from '../core/kernel/clock.js';
-import { type AccessClaims, type AccessToken, accessTokenOf } from './access-token.js';
+import { type AccessClaims, type AccessToken, type ApprovalDetails, accessTokenOf } from './access-token.js';
 import { challengeOf, ResourceError, type ResourceErrorCode } from './errors.js';
 import { createIssuerSource, type Fetch, type Issuer, type TrustedIssuer } from './issuer.js';
 import { type DescribedResource, metadataOf, metadataUrl, type ResourceMetadata } from './metadata.js';
@@ -19,7 +20,7 @@ export interface ResourceServerOptions extends DescribedResource, TrustedIssuer 
   otherIssuers?: readonly TrustedIssuer[];
   /** Accept only access tokens that are bound to a key (DPoP, RFC 9449). Default: false; bound ones always need a proof. */
   requireDpop?: boolean;
-  /** Remembers which DPoP proofs were used. Default: the memory of this process. Several processes need a shared one. */
+  /** Remembers which DPoP proofs and approvals were used. Default: the memory of this process. Several processes need a shared one. */
   replayCache?: ReplayCache;
   /**
    * Seconds without an answer from the issuer's list of revoked tokens after which no token is accepted, 3 to 600. Default:
@@ -74,8 +75,22 @@ export interface ResourceServer {
    * @throws ResourceError
    */
   require(token: AccessToken, demands: TokenDemands): void;
+  /**
+   * Demands that a person has approved exactly this with the token, and uses it up: another request with it is refused. The refusal
+   * is a 403 whose body contains the `authorization_details` that the agent asks the provider for.
+   * @throws ResourceError
+   */
+  requireApproval(token: AccessToken, details: ApprovalDetails): Promise<Approved>;
   /** Ends the requests in the background. */
   close(): void;
+}
+
+/** Who has approved what a token is used for. */
+export interface Approved {
+  /** The person: `subject` of the token. */
+  by: string;
+  /** The approval in the audit of the provider. */
+  txn: string | undefined;
 }
 
 /** The clocks of issuer and resource server may differ by this much. */
@@ -100,15 +115,18 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
   const dpop = createDpopVerifier({ clock, replay });
 
   const refuse = (code: ResourceErrorCode, message: string, more: Challenge = {}) => {
-    const { scheme = requireDpop ? 'DPoP' : 'Bearer', cause, ...parameters } = more;
+    const { scheme = requireDpop ? 'DPoP' : 'Bearer', cause, authorizationDetails, ...parameters } = more;
     const challenge = challengeOf(scheme, {
       ...(scheme === 'DPoP' && { algs: metadata.dpop_signing_alg_values_supported.join(' ') }),
       // RFC 6750 §3.1: no error without a token.
       ...(code !== 'missing_token' && { error: code, error_description: message }),
       ...parameters,
+      // Also where the application answers with bodies of its own.
+      ...(authorizationDetails && { authorization_details: asciiJson(authorizationDetails) }),
       resource_metadata: metadataUrl(resource),
     });
-    return new ResourceError(code, message, { 'www-authenticate': challenge }, cause);
+    const headers = { 'www-authenticate': challenge };
+    return new ResourceError(code, message, headers, { cause, authorizationDetails });
   };
 
   const connect = async (source: Source): Promise<Issuer> => {
@@ -248,6 +266,23 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
 
     require: requireDemands,
 
+    async requireApproval(token, given) {
+      // As in a token, where no value is undefined.
+      const details: ApprovalDetails = JSON.parse(JSON.stringify(given));
+      const [approved, ...others] = token.authorizationDetails;
+      const isApproved = others.length === 0 && token.id !== '' && isDeepStrictEqual(approved, details);
+      const { iss, txn, cnf } = token.claims;
+      const key = `approval ${iss} ${token.id}`;
+      if (isApproved && (await replay.claim(key, token.expiresAt + SKEW_S * SECOND)))
+        return { by: token.subject, txn: typeof txn === 'string' ? txn : undefined };
+      // RFC 6750 §3.1: neither RFC 9396 nor RFC 9470 has a code for this.
+      throw refuse(
+        'insufficient_scope',
+        isApproved ? 'The approval was used already.' : 'A person must approve this.',
+        { scheme: cnf === undefined ? 'Bearer' : 'DPoP', authorizationDetails: [details] },
+      );
+    },
+
     close() {
       for (const { revocations } of sources.values()) revocations?.stop();
     },
@@ -291,14 +326,21 @@ interface Challenge {
   acr_values?: string | undefined;
   max_age?: string | undefined;
   cause?: unknown;
+  authorizationDetails?: readonly object[];
 }
+
+const asciiJson = (value: unknown): string =>
+  JSON.stringify(value).replaceAll(
+    /[^\x20-\x7e]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 
 const unavailable = (cause: unknown) =>
   new ResourceError(
     'temporarily_unavailable',
     'The access token cannot be verified now. Try again later.',
     { 'retry-after': '1' },
-    cause,
+    { cause },
   );
 
 /** A `Request` joins repeated headers with commas, which neither of these may contain. */

@@ -71,6 +71,7 @@ export async function openAgents(
     event: events.event,
     metadataUrl: new URL(resource).origin + server.metadataPath,
     verify: server.verify,
+    requireApproval: server.requireApproval,
     refusalOf: (error) => (error instanceof errors.ResourceError ? error : undefined),
     findUser,
   });

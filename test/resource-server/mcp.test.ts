@@ -174,6 +174,37 @@ for (const [framework, open] of Object.entries(FRAMEWORKS)) {
     t.match(await call(await bearer('notes:read', strong), batch), { status: 403 });
   });
 
+  t.test(`${framework}: a tool can need an approval by a person, of exactly this and once`, async (t) => {
+    const details = { type: 'payment', amount: 12 };
+    const { call, bearer } = await endpoint(t, {
+      tools: { pay: { approval: ({ amount }) => ({ type: 'payment', amount, note: undefined }) } },
+    });
+    const pay = (amount: number) => ({ ...toolCall('pay'), params: { name: 'pay', arguments: { amount } } });
+    const needed = { error: 'insufficient_scope', authorization_details: [details] };
+    const plain = await call(await bearer('notes:read'), pay(12));
+    t.match(plain, { status: 403, json: needed, challenge: /error="insufficient_scope"/ });
+    const approved = (...authorization_details: unknown[]) =>
+      bearer('notes:read', { authorization_details, jti: `at_${JSON.stringify(authorization_details)}` });
+    for (const wrong of [
+      [{ ...details, amount: '12' }],
+      [{ ...details, more: 1 }],
+      [details, details],
+      [{ amount: 12 }],
+      ['payment'],
+      [],
+    ])
+      t.match(await call(await approved(...wrong), pay(12)), { status: 403, json: needed });
+    const token = await approved(details);
+    t.equal((await call(token, pay(13))).status, 403, 'another amount uses nothing up');
+    t.equal((await call(token, toolCall('other'))).status, 200, 'nor does another tool');
+    t.equal((await call(token, [pay(12), pay(12)])).status, 403, 'a batch has one approval');
+    t.equal((await call(token, pay(12))).status, 403, 'and that is used up');
+
+    const fresh = await bearer('notes:read', { authorization_details: [details], jti: 'at_fresh' });
+    const many = await Promise.all(Array.from({ length: 50 }, () => call(fresh, pay(12))));
+    t.equal(many.filter(({ status }) => status === 200).length, 1);
+  });
+
   t.test(`${framework}: bodies that were not parsed, and pages of other origins, are refused`, async (t) => {
     const { call, bearer } = await endpoint(t);
     const reader = await bearer('notes:read');

@@ -1,10 +1,10 @@
-import { peopleOnly, type TokenIdentity } from '../../core/http/identity.js';
+import { peopleOnly, type RequestIdentity, type TokenIdentity } from '../../core/http/identity.js';
 import type { User } from '../../core/http/schemas.js';
 import { AppError, httpErrors } from '../../core/kernel/errors.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
-import type { AccessToken } from '../../resource-server/access-token.js';
+import type { AccessToken, ApprovalDetails } from '../../resource-server/access-token.js';
 import type { ResourceError } from '../../resource-server/errors.js';
-import type { ProtectedRequest, ResourceServer } from '../../resource-server/service.js';
+import type { Approved, ProtectedRequest, ResourceServer } from '../../resource-server/service.js';
 import { agentErrors } from './errors.js';
 import type { AgentAccounts } from './service.js';
 
@@ -19,6 +19,7 @@ export interface AgentAccessOptions {
   /** The address of the metadata of the API (RFC 9728), for challenges. */
   metadataUrl: string;
   verify: ResourceServer['verify'];
+  requireApproval: ResourceServer['requireApproval'];
   /** The refusal that `verify` has thrown; undefined for another error. */
   refusalOf(error: unknown): ResourceError | undefined;
   /** Null if there is no such user. @throws ACCOUNT_SUSPENDED */
@@ -33,14 +34,16 @@ export function createAgentAccess(
   userOf: AgentAccounts['userOf'],
   countRequest: Throttle['countRequestOf'],
 ) {
-  const verify = async (request: PresentedRequest, scope: string | undefined): Promise<AccessToken> => {
-    try {
-      return await options.verify(request, scope === undefined ? {} : { scopes: [scope] });
-    } catch (error) {
-      const refusal = options.refusalOf(error);
-      throw refusal ? toError(refusal, error) : error;
-    }
+  /** The tokens of the requests, which routes do not see. */
+  const tokens = new WeakMap<RequestIdentity, AccessToken>();
+
+  const refusing = (error: unknown): never => {
+    const refusal = options.refusalOf(error);
+    throw refusal ? toError(refusal, error) : error;
   };
+
+  const verify = (request: PresentedRequest, scope: string | undefined): Promise<AccessToken> =>
+    options.verify(request, scope === undefined ? {} : { scopes: [scope] }).catch(refusing);
 
   /**
    * For whom a verified access token was issued.
@@ -56,17 +59,29 @@ export function createAgentAccess(
     const rejection = countRequest(`${user.id} ${sub ?? token.clientId}`, ip);
     if (rejection) throw rejection;
     const { delegation } = token.claims;
-    return {
+    const identity: TokenIdentity = {
       user,
       session: null,
       actor: sub === undefined ? null : { sub, ...(typeof delegation === 'string' && { delegation }), via },
       client: token.clientId,
       scopes: [...token.scopes],
     };
+    tokens.set(identity, token);
+    return identity;
   };
 
   return {
     identify,
+
+    /**
+     * Demands that the person has approved exactly this with the access token of the request, and uses it up.
+     * @throws FORBIDDEN without such a token, APPROVAL_REQUIRED
+     */
+    async approve(identity: RequestIdentity, details: ApprovalDetails): Promise<Approved> {
+      const token = tokens.get(identity);
+      if (!token) throw peopleOnly();
+      return { ...(await options.requireApproval(token, details).catch(refusing)), by: identity.user.id };
+    },
 
     /** Whether the header has an access token of an identity provider, as opposed to one of a session. */
     hasToken: (authorization: string | undefined = ''): boolean =>
@@ -110,8 +125,9 @@ function isSignedByProvider(authorization: string): boolean {
   }
 }
 
-function toError({ code, message, headers }: ResourceError, cause: unknown): AppError {
+function toError({ code, message, headers, authorizationDetails }: ResourceError, cause: unknown): AppError {
   const options = { message, headers: { ...headers }, cause };
+  if (authorizationDetails) return agentErrors.APPROVAL_REQUIRED(options);
   switch (code) {
     case 'insufficient_scope':
       return agentErrors.INSUFFICIENT_SCOPE(options);

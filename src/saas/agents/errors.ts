@@ -2,6 +2,7 @@ import { defineErrors } from '../../core/kernel/errors.js';
 
 export const agentErrors = defineErrors({
   INSUFFICIENT_SCOPE: [403, 'The access token does not have the scope that this needs.'],
+  APPROVAL_REQUIRED: [403, 'The person must approve this.'],
   ACCOUNT_NOT_CONNECTED: [
     403,
     'The person of the access token has not connected their account here with the identity provider.',

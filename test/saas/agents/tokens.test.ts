@@ -247,6 +247,52 @@ t.test('routes of a host admit agents for the scope that they state', async (t) 
   t.match(direct, { statusCode: 401 }, 'where there is no route, people only');
 });
 
+t.test(
+  'a route demands an approval: of an agent in its token and once, of a person by a recent sign-in',
+  async (t) => {
+    const { clock, agents, app, token, ada } = await withIssuer(t);
+    const site = { clock, publicUrl: SITE, databaseUri: app.databaseUri, ...agents };
+    const open = async (name: string) => {
+      const host = Fastify();
+      t.teardown(() => host.close());
+      await host.register(saasBackend, { ...saasPluginOptions(t), ...site, random: countedRandom(name) });
+      host.post(
+        '/pay',
+        { onRequest: host.saas.requireUser, config: { agentScope: 'files:read' } },
+        (request) => host.saas.approve(request, { type: 'payment', amount: 12, creditor: 'Zoë' }),
+      );
+      return (text: string) =>
+        host.inject({ method: 'POST', url: '/pay', headers: { authorization: `Bearer ${text}` } });
+    };
+    const hosts = [await open('one'), await open('two')] as const;
+    const [pay] = hosts;
+    const details = { type: 'payment', amount: 12, creditor: 'Zoë' };
+    const refused = await pay(await token());
+    t.match(refused.json(), { statusCode: 403, code: 'APPROVAL_REQUIRED' });
+    const [, quoted = ''] =
+      /authorization_details="((?:[^"\\]|\\.)*)"/.exec(String(refused.headers['www-authenticate'])) ?? [];
+    t.same(JSON.parse(quoted.replaceAll(/\\(.)/g, '$1')), [details], 'what to ask for');
+    t.equal(
+      (await pay(await token({ authorization_details: [{ ...details, amount: 13 }] }))).statusCode,
+      403,
+    );
+
+    const approved = await token({ authorization_details: [details], txn: 'gr_1' });
+    const answers = await Promise.all(Array.from({ length: 50 }, (_, n) => hosts[n % 2]?.(approved)));
+    const allowed = answers.filter((answer) => answer?.statusCode === 200);
+    t.equal(allowed.length, 1, 'once in all processes');
+    t.same(allowed[0]?.json(), { by: ada.id, txn: 'gr_1' });
+
+    t.same((await pay(ada.accessToken)).json(), { by: ada.id });
+    clock.advance(11 * 60_000);
+    const { body } = await app.post('/auth/refresh', { refreshToken: ada.refreshToken });
+    t.match((await pay(body.data.accessToken)).json(), {
+      statusCode: 401,
+      code: 'REAUTHENTICATION_REQUIRED',
+    });
+  },
+);
+
 t.test('Express: allowAgents states the scope for the guards that follow', async (t) => {
   const { clock, agents, app, token, ada } = await withIssuer(t);
   const backend = createServer({
