@@ -96,6 +96,7 @@ export interface Actor {
   via: string[];
 }
 
+/** For whom a request is made. */
 export type RequestIdentity = Identity | TokenIdentity | KeyIdentity;
 
 /**
