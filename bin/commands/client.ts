@@ -20,6 +20,7 @@ interface DescribeOptions extends CommonOptions {
   idTokenAlg?: IdTokenAlgorithm;
   jwks?: string;
   jwksUri?: string;
+  profile?: 'fapi2' | 'none';
 }
 
 type CreateOptions = DescribeOptions & { public?: true; trusted?: true; strict?: true; device?: true };
@@ -129,8 +130,17 @@ function describe(command: CommandLine): CommandLine {
     )
     .option('--jwks <file>', 'File with its public keys as a JWK Set: it signs in with a key, not a secret')
     .option('--jwks-uri <url>', 'https address where it publishes these keys')
+    .addOption(
+      new Option(
+        '--profile <profile>',
+        'fapi2: require pushed requests, PKCE, DPoP and keys (FAPI 2.0); none to remove it',
+      ).choices(['fapi2', 'none']),
+    )
     .option('--logo <url>', 'https address of an image for its sign-in page; an empty one removes it');
 }
+
+const profileOf = ({ profile }: DescribeOptions): 'fapi2' | '' | undefined =>
+  profile === 'none' ? '' : profile;
 
 /** The public keys in the file, or where they are published. */
 function readKeys(command: CommandLine, { jwks, jwksUri }: DescribeOptions) {
@@ -161,6 +171,7 @@ async function create(
     claims: options.claims,
     trusted: options.trusted === true,
     strict: options.strict === true,
+    profile: profileOf(options),
     device: options.device === true,
     idTokenAlg: options.idTokenAlg,
     ...readKeys(command, options),
@@ -186,6 +197,7 @@ async function update(clientId: string, options: UpdateOptions, command: Command
     claims: options.claims,
     trusted: isYes(options.trusted),
     strict: isYes(options.strict),
+    profile: profileOf(options),
     device: isYes(options.device),
     logoUri: logo,
     idTokenAlg,

@@ -251,6 +251,7 @@ export async function clientsPlugin(
         { label: 'Claims from metadata', text: client.claims ?? null },
         { label: 'Trusted', text: client.trusted ? 'yes' : 'no' },
         { label: 'Strict', text: client.strict ? 'yes' : 'no' },
+        { label: 'Security profile', text: client.profile ? 'FAPI 2.0' : null },
         { label: 'Sign-in on devices', text: client.device ? 'by a code' : null },
         { label: 'Signature of id_tokens', text: signatureOf(client) },
         { label: 'Back-channel logout URI', text: client.backchannelLogoutUri ?? '–' },

@@ -22,12 +22,16 @@ import { fixedWindow, type Throttle } from '../../core/throttle/throttle.js';
 import type { Client, Principal } from './directory.js';
 
 /** What can sign an assertion. An agent may have a token of its platform instead. */
-export type KeyHolder = Pick<Client, 'id' | 'jwks' | 'jwksUri' | 'agent'>;
+export type KeyHolder = Pick<Client, 'id' | 'jwks' | 'jwksUri' | 'agent' | 'profile'>;
 
 /** For everything before the signature is verified, so that the answer tells nothing about clients. */
 export const UNVERIFIED = 'Client authentication failed.';
 
 export const MAX_LENGTH = 8 * 1024;
+
+/** Of clients with the profile FAPI 2.0 (§5.3.2.1, §5.4.1). */
+const FAPI_AUDIENCE = 'aud of the assertion must be the issuer, as a string.';
+const FAPI_ALGORITHM = 'The assertion must be signed with PS256, ES256 or EdDSA.';
 
 const MAX_JTI_LENGTH = 256;
 
@@ -122,7 +126,7 @@ export function createClientAssertions({
   };
 
   const problemOf = (client: KeyHolder, claims: JWTPayload): string | null => {
-    const { iss, sub, aud, exp, jti } = claims;
+    const { iss, sub, aud, exp, iat = 0, jti } = claims;
     if (iss !== client.id || sub !== client.id) return 'iss and sub of the assertion must be the client_id.';
     const isForToken = acceptsTokenEndpoint && isOnlyAudience(`${issuer()}/token`, aud);
     if (!isForToken && !isOnlyAudience(issuer(), aud))
@@ -130,6 +134,8 @@ export function createClientAssertions({
         ? 'aud of the assertion must be the issuer or the token endpoint.'
         : 'aud of the assertion must be the issuer.';
     const now = toSeconds(clock.now());
+    if (client.profile && aud !== issuer()) return FAPI_AUDIENCE;
+    if (client.profile && !(iat <= now + TOLERANCE_SECONDS)) return 'iat of the assertion is in the future.';
     if (exp === undefined || exp <= now) return 'The assertion has expired.';
     if (exp > now + maxLifetime) return `exp of the assertion must be at most ${maxLifetime} seconds ahead.`;
     if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI_LENGTH)
@@ -156,6 +162,7 @@ export function createClientAssertions({
         return (await verifyWorkload(client.agent, assertion, ip)) ? null : UNVERIFIED;
       const claims = await readClaims(client, assertion, ip);
       if (!claims) return UNVERIFIED;
+      if (client.profile && headerOf(assertion)?.alg === 'RS256') return FAPI_ALGORITHM;
       const problem = problemOf(client, claims);
       if (problem !== null) return problem;
       const { jti, exp = 0 } = claims;

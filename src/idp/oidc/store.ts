@@ -27,6 +27,8 @@ export interface GrantDocument {
   codeKey?: string;
   /** Thumbprint of the key that the refresh token is bound to (RFC 9449 §5). */
   refreshKey?: string;
+  /** Present if all tokens are bound to a key, also when the client has lost its profile. */
+  requiresKey?: true;
   /** Authentication context class, if the client requested one. */
   acr?: string;
   /** How the principal signed in, if not with a password alone. */

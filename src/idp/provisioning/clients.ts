@@ -45,6 +45,8 @@ export interface ClientInput {
   trusted?: boolean | undefined;
   /** Whether it must use PKCE, and people must use the sign-in form. */
   strict?: boolean | undefined;
+  /** The security profile; an empty text removes it. Never set over HTTP. */
+  profile?: 'fapi2' | '' | undefined;
   /** Whether it may use the device flow. Never set over HTTP, because its codes can be used for phishing. */
   device?: boolean | undefined;
   /** An https address; an empty one removes it. */
@@ -177,6 +179,7 @@ export function createClients(
     const input = await readClaims(given);
     validate(input);
     const keys = readKeys(input);
+    if (input.profile && keys === null) throw invalidFields({ path: 'profile', message: KEYS_FOR_PROFILE });
     if (isPublic && keys !== null) throw invalidFields({ path: 'public', message: PUBLIC_WITH_KEYS });
     const secret = isPublic || keys !== null ? null : newToken(random, 'csec_');
     const now = clock.now();
@@ -220,6 +223,8 @@ export function createClients(
       const keys = readKeys(change);
       if (keys !== null && before.jwks === undefined && before.jwksUri === undefined)
         throw invalidFields({ path: 'jwks' in keys ? 'jwks' : 'jwks_uri', message: OTHER_METHOD });
+      if (change.profile && before.jwks === undefined && before.jwksUri === undefined)
+        throw invalidFields({ path: 'profile', message: KEYS_FOR_PROFILE });
       if (change.trusted === true && before.origin !== undefined)
         throw invalidFields({ path: 'trusted', message: 'must be no for a client that registered itself' });
       const { idTokenAlg, device = before.device === true, ...others } = change;
@@ -318,7 +323,7 @@ export function createClients(
 }
 
 const OPTIONAL_FIELDS = [
-  ...(['trusted', 'strict', 'device', 'logoUri', 'backchannelLogoutUri', 'idTokenAlg'] as const),
+  ...(['trusted', 'strict', 'profile', 'device', 'logoUri', 'backchannelLogoutUri', 'idTokenAlg'] as const),
   ...(['admittedGroups', 'groupsClaim', 'claims'] as const),
 ];
 type OptionalField = (typeof OPTIONAL_FIELDS)[number];
@@ -354,6 +359,8 @@ function auditedFields(client: ClientDocument) {
 const UNUSED_LIFETIME_MS = 30 * DAY;
 
 const PUBLIC_WITH_KEYS = 'cannot be combined with keys: a client with keys authenticates with them';
+const KEYS_FOR_PROFILE =
+  'needs a client with keys: FAPI 2.0 has no client secrets. Create one with --jwks or --jwks-uri';
 const OTHER_METHOD = 'cannot be set: the client has another authentication method. Create another client';
 
 /** @throws invalid_client_metadata (RFC 7591 §3.2.2) */

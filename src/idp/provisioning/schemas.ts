@@ -294,6 +294,11 @@ const client = {
   claims: Type.Optional(CustomClaims),
   trusted: Type.Boolean(),
   strict: Type.Boolean(STRICT),
+  profile: Type.Optional(
+    Type.Literal('fapi2', {
+      description: 'FAPI 2.0: pushed requests, PKCE, DPoP and private_key_jwt are required.',
+    }),
+  ),
   grant_types: Type.Optional(
     Type.Array(Type.String(), { description: 'Only for an application that may use the device flow.' }),
   ),
@@ -361,6 +366,7 @@ export const clientView = (client: ClientDocument) =>
     claims: client.claims,
     trusted: client.trusted === true,
     strict: client.strict === true,
+    profile: client.profile,
     grant_types: client.device && [...GRANT_TYPES, DEVICE_GRANT_TYPE],
     logo_uri: client.logoUri,
     id_token_signed_response_alg: client.idTokenAlg,

@@ -161,6 +161,8 @@ export interface ClientDocument {
   trusted?: true;
   /** It must use PKCE, and people do not use HTTP Basic with it. */
   strict?: true;
+  /** The security profile that it has to keep, beyond what it would do by itself: FAPI 2.0. Only commands on the host set it. */
+  profile?: 'fapi2';
   /** People may sign in to the client on a device without a browser (RFC 8628). Only commands on the host set it. */
   device?: true;
   /** An image that the pages of sign-in and consent show (RFC 7591 §2). */

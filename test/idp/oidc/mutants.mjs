@@ -37,6 +37,21 @@ export default [
     tests: [['idp/oidc/agent-clients', 'public metadata must return to the web, and is no agent without its link']],
   },
   {
+    name: 'a client with the profile FAPI 2.0 sends its request through the browser', file: 'idp/oidc/authorize/plugin.ts', in: 'requirePush',
+    replace: "'error' in validated || !validated.request.client.profile", by: 'true',
+    tests: [['idp/oidc/fapi2', 'a request must be pushed, with PKCE, and survives a reload until its code']],
+  },
+  {
+    name: 'a refresh without the profile gets a token without a key', file: 'idp/oidc/tokens/redeem.ts', in: 'consume',
+    replace: '...(client.profile && { requiresKey: true as const }),', by: '',
+    tests: [['idp/oidc/fapi2', 'every token is bound to a key, and no refresh gets one that is not']],
+  },
+  {
+    name: 'an assertion of the profile has several audiences', file: 'idp/oidc/client-assertion.ts', in: 'createClientAssertions',
+    replace: 'if (client.profile && aud !== issuer()) return FAPI_AUDIENCE;', by: '',
+    tests: [['idp/oidc/fapi2', 'only an assertion for the issuer, with times and an algorithm of the profile, authenticates']],
+  },
+  {
     name: 'scopes of several resources name one of them', file: 'idp/oidc/resources.ts', in: 'impliedBy',
     replace: 'owner && others.length === 0', by: 'owner',
     tests: [['idp/oidc/resources', 'the scopes of one resource name it']],

@@ -10,6 +10,7 @@ import { consentPlugin } from './consent.js';
 import { type FormChoice, REQUEST_URI } from './pushed-request.js';
 import { parametersIn, readParameters, type ValidationResult } from './request.js';
 import { sendResponse } from './response.js';
+import { NOT_PUSHED } from './rules.js';
 import { createInteractionForms, type SignInServices } from './sign-in/forms.js';
 import { passkeyPlugin } from './sign-in/passkey.js';
 import { passkeySignUpPlugin } from './sign-in/passkey-sign-up.js';
@@ -83,7 +84,7 @@ async function validate(
   const given = readParameters(query);
   const { ip } = requestSource(request);
   const { client_id: clientId, request_uri: requestUri = '' } = given;
-  if (!requestUri.startsWith(REQUEST_URI)) return authorization.validate(given, ip);
+  if (!requestUri.startsWith(REQUEST_URI)) return requirePush(await authorization.validate(given, ip));
   // The other parameters of the address are ignored (RFC 9126 §4), except which form a link of the pages leads to.
   const { parameters, pushedAt } = await pushed.open(clientId, requestUri);
   const chosen = query.get('page');
@@ -94,6 +95,11 @@ async function validate(
     pushedAt,
     page,
   });
+}
+
+function requirePush(validated: ValidationResult): ValidationResult {
+  if ('error' in validated || !validated.request.client.profile) return validated;
+  return { error: { ...validated.request, violation: NOT_PUSHED } };
 }
 
 const FORMS: readonly FormChoice[] = ['sign-in', 'sign-up'];

@@ -62,7 +62,7 @@ const requirePkce: Rule = ({ parameters, client }) => {
   if (challenge === undefined) {
     if (method !== undefined) return invalid('code_challenge is missing.');
     if (isPublicClient(client)) return invalid('Public clients must send a code_challenge.');
-    return client.strict
+    return client.strict || client.profile
       ? invalid('The client must send a code_challenge: its operator requires PKCE.')
       : null;
   }
@@ -85,6 +85,11 @@ const requireWholeMaxAge: Rule = ({ parameters: { max_age: age = '0' } }) =>
 /** The thumbprint of the key that the code shall be bound to (RFC 9449 §10). */
 const requireThumbprint: Rule = ({ parameters: { dpop_jkt: key } }) =>
   key === undefined || /^[\w-]{43}$/.test(key) ? null : invalid('dpop_jkt must be 43 base64url characters.');
+
+/** Of a client with the profile FAPI 2.0, which reaches the browser with a pushed request only. */
+export const NOT_PUSHED = invalid(
+  'The client must push its requests (pushed_authorization_request_endpoint): its profile is FAPI 2.0.',
+);
 
 /** In this order; the first violation becomes the response. */
 export const RULES: readonly Rule[] = [

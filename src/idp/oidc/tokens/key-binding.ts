@@ -1,7 +1,9 @@
+import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { Prove } from '../proofs.js';
 import { algorithmsOf, type Target } from '../resources.js';
 import type { OidcShared } from '../shared.js';
+import type { GrantDocument } from '../store.js';
 
 /** Which key the tokens of a request are bound to (RFC 9449 §5), and whether one of the provider can sign them. */
 
@@ -32,6 +34,16 @@ export async function findProvenKey(
   const key = await prove();
   if (required !== undefined && key !== required) throw oidcErrors.invalid_grant();
   return key;
+}
+
+/** Before anything is used up, whatever the grant type. @throws invalid_dpop_proof */
+export function requireProof(
+  { profile }: Pick<Client, 'profile'>,
+  prove: Prove | undefined,
+  grant?: Pick<GrantDocument, 'requiresKey'>,
+): void {
+  if (!prove && (profile || grant?.requiresKey))
+    throw missing('The client gets only tokens bound to a key: its profile is FAPI 2.0.');
 }
 
 const missing = (reason: string) =>

@@ -10,6 +10,7 @@ import type { OidcServices } from '../services.js';
 import { authenticateClientOrAgent } from './agents.js';
 import type { GrantType } from './grant-types.js';
 import { introspectForResource, introspectToken, userinfo } from './introspection.js';
+import { requireProof } from './key-binding.js';
 import { provenBy, readCredentials, readProof, readResources } from './request.js';
 import { revokeToken } from './revocation.js';
 
@@ -44,6 +45,7 @@ export async function tokensPlugin(fastify: FastifyTypebox, services: OidcServic
       reply.header('pragma', 'no-cache');
       const resources = readResources(request.body);
       const prove = readProof(request, reply, '/token', services);
+      requireProof(client, prove);
       const response = await respond({ fields, resources, prove, ip }, grant);
       await directory.recordUse(client);
       return response;

@@ -141,6 +141,7 @@ async function consume(
     set: {
       consumedAt: now,
       ...(answers && { unansweredSince: now }),
+      ...(client.profile && { requiresKey: true as const }),
       accessTokens: withAccessToken(grant, tokens, now),
       ...(refreshToken !== undefined && {
         refreshHash: sha256(refreshToken),

@@ -21,7 +21,7 @@ import { namesIn } from '../resources.js';
 import type { OidcShared } from '../shared.js';
 import type { GrantDocument } from '../store.js';
 import { createTokenResponse, findAllowedOwner, revokeGrant, type TokenResponse } from './issuance.js';
-import { findProvenKey } from './key-binding.js';
+import { findProvenKey, requireProof } from './key-binding.js';
 import { tokenEntry } from './permit.js';
 import type { TokenRequest } from './request.js';
 import { chooseTarget, lifetimeFor, scopeWith } from './target.js';
@@ -65,6 +65,7 @@ async function exchangeToken(
   for (;;) {
     const { grant, principal } = await findFamily(id, client, deps);
     if (refreshPrefix(grant) !== prefix) throw oidcErrors.invalid_grant();
+    requireProof(client, request.prove, grant);
     const now = deps.clock.now();
     if (grant.refreshHash !== presented) {
       if (await deps.rotations.settle(presented)) continue;
