@@ -5,7 +5,6 @@ import type { Collection } from '../../core/storage/collection.js';
 import { pagesOf } from '../../core/storage/pages.js';
 import { MAX_LIFETIME_WITHOUT_REFRESH_MS, REFRESH_MAX_LIFETIME_MS } from './grant-tokens.js';
 import type { Keys } from './keys.js';
-import { GRANT } from './store.js';
 import { type Trace, traceIn } from './traces.js';
 
 /** Receipts: what agents did with one authorization, signed with the keys of the provider. */
@@ -46,7 +45,7 @@ const MAX_ACTIONS = 1000;
 /** Everything that is issued from an authorization has ended after this time. */
 const MAX_LIFETIME_MS = REFRESH_MAX_LIFETIME_MS + MAX_LIFETIME_WITHOUT_REFRESH_MS;
 
-const TXN = new RegExp(`^${GRANT}([0-9a-f]{12})[0-9a-f]{20}$`);
+const TXN = /^gr_([0-9a-f]{12})[0-9a-f]{20}$/;
 
 export function createReceipts({
   records,
