@@ -13,7 +13,7 @@ export default [
   },
   {
     name: 'a token of a client works for the agent that has its metadata later', file: 'idp/oidc/tokens/issuance.ts', in: 'findAllowedOwner',
-    replace: "if (client.agent?.id !== (isClient ? agent : undefined)) return null;", by: '',
+    replace: 'if (client.agent?.id !== (isClient ? agent : grant.approval?.agent)) return null;', by: '',
     tests: [['idp/oidc/agent-clients', 'public metadata must return to the web, and is no agent without its link']],
   },
   {
@@ -57,13 +57,13 @@ export default [
     tests: [['idp/oidc/resources', 'the scopes of one resource name it']],
   },
   {
-    name: 'a decision on a device replaces another one', file: 'idp/oidc/device/service.ts', in: 'decide',
+    name: 'a decision on a device replaces another one', file: 'idp/oidc/pending.ts', in: 'decide',
     replace: "changing({ id, state: 'pending', expiresAt }", by: 'changing({ id, expiresAt }',
     tests: [['idp/oidc/device', 'of decisions and polls at the same time, one counts']],
   },
   {
-    name: 'a device code works for every client', file: 'idp/oidc/device/service.ts', in: 'poll',
-    replace: '|| stored.clientId !== client.id)', by: ')',
+    name: 'a device code works for every client', file: 'idp/oidc/pending.ts', in: 'poll',
+    replace: 'stored?.clientId !== client.id', by: '!stored',
     tests: [['idp/oidc/device', 'a wrong, foreign, denied or expired device code']],
   },
   {
