@@ -117,3 +117,17 @@ export class KeyedSemaphore {
     }
   }
 }
+
+/** Runs of work that has the same result for all callers who ask while it runs. */
+export class Coalescing {
+  readonly #running = new Map<string, Promise<unknown>>();
+
+  /** @param key all that the result depends on */
+  run<T>(key: string, work: () => Promise<T>): Promise<T> {
+    const running = this.#running.get(key) as Promise<T> | undefined;
+    if (running) return running;
+    const started = work().finally(() => this.#running.delete(key));
+    this.#running.set(key, started);
+    return started;
+  }
+}

@@ -120,8 +120,8 @@ export const MAX_LIFETIME_WITHOUT_REFRESH_MS = PENDING_LIFETIME_MS + TOKEN_LIFET
 export const REFRESH_IDLE_LIFETIME_MS = 30 * DAY;
 export const REFRESH_MAX_LIFETIME_MS = 90 * DAY;
 
-/** Valid access tokens of one grant; another one revokes the oldest. */
-const MAX_ACCESS_TOKENS = 16;
+/** Valid access tokens of one grant; another one revokes the oldest. The processes of one client may share a refresh token. */
+const MAX_ACCESS_TOKENS = 64;
 
 /** When a refresh token issued now expires. */
 export function refreshExpiry(

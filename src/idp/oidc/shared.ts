@@ -1,6 +1,6 @@
 import type { Pages } from '../../core/http/pages.js';
 import { SECOND } from '../../core/kernel/clock.js';
-import { KeyedSemaphore } from '../../core/ops/semaphore.js';
+import { Coalescing, KeyedSemaphore } from '../../core/ops/semaphore.js';
 import type { Documents } from '../../core/outbound/documents.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Groups } from '../groups/service.js';
@@ -106,6 +106,8 @@ export function createShared(context: OidcContext, options: OidcModuleOptions) {
     ...trackUnknownGrantWrites(unknownWrites, { grants, clock }),
     /** The exchanges of each refresh token that does not rotate, one after another. */
     renewals: new KeyedSemaphore(1, MAX_RENEWALS),
+    /** Exchanges for the same that run, whose answer all get that ask meanwhile. */
+    sameRenewals: new Coalescing(),
     /** Marks redemptions as answered. Absent if the outcome of every write is known. */
     answers: store.requestTimeoutMs === undefined ? undefined : backgroundTasks,
     /** Whether identity assertions are issued for other authorization servers; id_tokens then name their grant. */

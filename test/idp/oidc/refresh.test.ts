@@ -125,10 +125,9 @@ t.test(
     t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
     t.same(new Set(answers.map(({ body }) => body.refresh_token)), new Set([refreshToken]));
     const accessTokens = new Set<string>(answers.map(({ body }) => body.access_token));
-    t.equal(accessTokens.size, 50);
     const states = await Promise.all([...accessTokens].map(async (one) => (await idp.userinfo(one)).status));
-    t.equal(states.filter((status) => status === 200).length, 16, 'the bound of a grant holds');
-    t.equal((await idp.userinfo(tokens.access_token)).status, 401);
+    t.same(new Set(states), new Set([200]));
+    t.equal((await idp.userinfo(tokens.access_token)).status, 200, 'nor the one before');
 
     idp.clock.advance(DAY);
     const { status, body } = await idp.refresh(client, refreshToken, { scope: 'profile' });
@@ -305,18 +304,18 @@ t.test('a new seed keeps token families and recognizes tokens issued under the o
   t.equal((await second.refresh(client, given.refresh_token)).status, 200);
 });
 
-t.test('a grant has at most sixteen live access tokens', async (t) => {
+t.test('a grant has at most 64 live access tokens', async (t) => {
   const idp = await idpApp(t);
   const { client, tokens, refreshToken } = await family(idp, PUBLIC);
   const issued = [tokens.access_token];
   let current = refreshToken;
-  for (let count = 0; count < 16; count++) {
+  for (let count = 0; count < 64; count++) {
     const next = await refresh(idp, client, current);
     issued.push(next.access_token);
     current = next.refresh_token;
   }
   const statuses = await Promise.all(issued.map(async (token) => (await idp.userinfo(token)).status));
-  t.same(statuses, [401, ...Array(16).fill(200)]);
+  t.same(statuses, [401, ...Array(64).fill(200)]);
 });
 
 t.test('/revoke revokes tokens of the calling client and reveals nothing about others', async (t) => {

@@ -145,7 +145,7 @@ t.test('the commands about agents and access tokens work as printed', async (t) 
     commandsIn(agents, 'Act for people'),
     commandsIn(agents, 'Change the password'),
     commandsIn(agents, 'Who answers for an agent'),
-    commandsIn(agents, 'Disable an agent'),
+    commandsIn(agents, 'Stop an agent'),
   ].join('\n');
   const printed = await paste(t, commands.replace('http://localhost:8080', issuer), {}, cwd);
   t.match(printed, /"preferred_username":"courier@agents\.example"/, 'userinfo');

@@ -46,9 +46,14 @@ export async function refreshTokens(
 ): Promise<TokenResponse> {
   if (!token) throw oidcErrors.invalid_request({ message: 'refresh_token is missing.' });
   const exchange = () => exchangeToken(client, token, request, deps, prefix);
+  if (isPublicClient(client) && request.prove === undefined) return exchange();
+  const { scope, actor_token: actorToken } = request.fields;
   // Those of one that stays the same are all stored, each on the condition of the one before: in turn, none is repeated.
-  const isShared = !isPublicClient(client) || request.prove !== undefined;
-  return isShared ? deps.renewals.run(sha256(token), exchange) : exchange();
+  const inTurn = () => deps.renewals.run(sha256(token), exchange);
+  // What each request proves is used up by it.
+  if (request.prove !== undefined || actorToken !== undefined) return inTurn();
+  // The processes of a client may send the same at the same time, which is worth one write.
+  return deps.sameRenewals.run(JSON.stringify([client.id, token, scope, request.resources]), inTurn);
 }
 
 async function exchangeToken(
