@@ -46,10 +46,10 @@ async function mintOne(world: World): Promise<Agent> {
   throw new Error('no agent could be created');
 }
 
-async function createClient(world: World): Promise<RegisteredClient> {
+async function createClient(world: World, isPublic = false): Promise<RegisteredClient> {
   const reply = await world.insist(
     PRODUCT,
-    () => json('POST', '/v1/clients', { name: 'App', redirect_uris: [CALLBACK] }, OPERATOR),
+    () => json('POST', '/v1/clients', { name: 'App', redirect_uris: [CALLBACK], public: isPublic }, OPERATOR),
     () => ({ ...PROBE, key: 'clients', what: 'create a client' }),
   );
   if (reply?.status !== 201) throw new Error('no client could be created');
@@ -96,7 +96,8 @@ interface Tokens {
 
 /** An application that refreshes its tokens, sometimes twice at the same time, and a thief who uses an old token. */
 export async function familyLane(world: World): Promise<Client> {
-  const client = await createClient(world);
+  // The tokens of a client that authenticates do not rotate.
+  const client = await createClient(world, true);
   const agent = await mintOne(world);
   let tokens: Tokens | null = null;
   let clockJumps = 0;
