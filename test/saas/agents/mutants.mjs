@@ -7,7 +7,7 @@ export default [
     tests: [['saas/agents/agents', 'a route admits an agent for its scope only, and says which one it needs']],
   },
   {
-    name: 'an agent acts as a person', file: 'saas/agents/access.ts', in: 'admit',
+    name: 'an agent acts as a person', file: 'saas/agents/access.ts', in: 'identify',
     replace: 'isPerson ? await userOf(token.subject) : null', by: 'await userOf(token.subject)',
     tests: [['saas/agents/tokens', 'a token that is wrong in any way is refused']],
   },
