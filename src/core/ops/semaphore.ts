@@ -122,6 +122,10 @@ export class KeyedSemaphore {
 export class Coalescing {
   readonly #running = new Map<string, Promise<unknown>>();
 
+  has(key: string): boolean {
+    return this.#running.has(key);
+  }
+
   /** @param key all that the result depends on */
   run<T>(key: string, work: () => Promise<T>): Promise<T> {
     const running = this.#running.get(key) as Promise<T> | undefined;

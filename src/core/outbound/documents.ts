@@ -1,7 +1,7 @@
 import { type Clock, DAY, isUnexpired, MINUTE, SECOND } from '../kernel/clock.js';
 import { sha256 } from '../kernel/secrets.js';
 import { createExpiryPurge } from '../ops/purge.js';
-import { Semaphore } from '../ops/semaphore.js';
+import { Coalescing, Semaphore } from '../ops/semaphore.js';
 import {
   type Change,
   type Collection,
@@ -111,7 +111,7 @@ export function createDocuments(
   }: { send: SendRequest; clock: Clock; onFailure(uri: string, reason: string): void },
 ) {
   const failures = new Map<string, Failure>();
-  const pending = new Map<string, Promise<DocumentCopy>>();
+  const pending = new Coalescing();
   const requests = new Semaphore(CONCURRENCY, MAX_QUEUE);
 
   /** The copy in the store, without a request. */
@@ -190,14 +190,8 @@ export function createDocuments(
 
   /** One request at a time for each address; concurrent callers share its result. */
   const fetchOnce = async (uri: string, options: ReadOptions): Promise<DocumentCopy> => {
-    const running = pending.get(uri);
-    if (running) return running;
-    await options.pay();
-    const started = pending.get(uri);
-    if (started) return started;
-    const fetched = fetchCopy(uri, options).finally(() => pending.delete(uri));
-    pending.set(uri, fetched);
-    return fetched;
+    if (!pending.has(uri)) await options.pay();
+    return pending.run(uri, () => fetchCopy(uri, options));
   };
 
   return {

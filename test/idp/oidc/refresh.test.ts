@@ -18,7 +18,7 @@ const SECOND = 1000;
 const HOUR = 3600 * SECOND;
 const DAY = 24 * HOUR;
 const OFFLINE = { scope: 'openid profile offline_access' };
-/** Its refresh tokens rotate, because whoever has one can use it. */
+/** Its refresh tokens rotate, because anyone who has one can use it. */
 const PUBLIC = { public: true };
 const REFUSED = { status: 400, body: { error: 'invalid_grant' } };
 
