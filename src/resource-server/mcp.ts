@@ -25,7 +25,7 @@ export interface McpCall<Person = undefined> {
   token: AccessToken;
   /** What `identify` has found: inside saasBackend the same as `request.saas`, with `user`. */
   saas: Person;
-  /** Demands that a person has approved exactly this with the token, and uses it up. @throws ResourceError */
+  /** Demands that a person has approved exactly this with the token, and uses it up. @throws ResourceError, which the handler passes on */
   approve(details: ApprovalDetails): Promise<Approved>;
 }
 
@@ -114,18 +114,21 @@ export function protectMcp<Person = undefined>(
   };
 
   const answer = async (request: IncomingMessage, response: ServerResponse, body: unknown, ip: string) => {
-    const admitted = await admit(request, body, ip).catch((error: unknown) => {
-      if (!(error instanceof ResourceError || error instanceof AppError)) throw error;
+    try {
+      const admitted = await admit(request, body, ip);
+      const { id: token, clientId, scopes: granted, expiresAt } = admitted.token;
+      const auth = { token, clientId, scopes: [...granted], expiresAt: expiresAt / SECOND, extra: admitted };
+      await handler({ request: Object.assign(request, { auth }), response, body, ...admitted });
+    } catch (error) {
+      // The handler demands approvals, too.
+      const isRefusal = error instanceof ResourceError || error instanceof AppError;
+      if (!isRefusal || response.headersSent) throw error;
       const refusal =
         error instanceof ResourceError
           ? error.body()
           : { error: error.code, error_description: error.message };
       send(response, refusal, { 'cache-control': 'no-store', ...error.headers }, error.statusCode);
-    });
-    if (!admitted) return;
-    const { id: token, clientId, scopes: granted, expiresAt } = admitted.token;
-    const auth = { token, clientId, scopes: [...granted], expiresAt: expiresAt / SECOND, extra: admitted };
-    await handler({ request: Object.assign(request, { auth }), response, body, ...admitted });
+    }
   };
 
   const { metadata, metadataPath } = server;

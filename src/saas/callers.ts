@@ -4,25 +4,29 @@ import type { RouteRules } from '../core/http/routes.js';
 import { plainAddress } from '../core/kernel/addresses.js';
 import { httpErrors } from '../core/kernel/errors.js';
 import { requireScope } from './agents/schemas.js';
+import type { WithApproving } from './approving.js';
 import { keepOrganization, type UserGuard, type UserRequest } from './guards.js';
 import type { SaasModules } from './modules.js';
 
 /** Who may call a route: people with a session, and, with the scope that it states, agents and API keys. */
 export type CallerGuards = ReturnType<typeof createCallerGuards>;
 
-export function createCallerGuards({ auth, agents, keys }: Pick<SaasModules, 'auth' | 'agents' | 'keys'>) {
+export function createCallerGuards(
+  { auth, agents, keys }: Pick<SaasModules, 'auth' | 'agents' | 'keys'>,
+  withApproving: WithApproving,
+) {
   const admit = async (request: UserRequest, scope: string | undefined): Promise<void> => {
     const { authorization } = request.headers;
     if (keys?.access.isKey(authorization)) {
       const ip = passedAddress(request) ?? plainAddress(request.ip ?? request.socket?.remoteAddress);
-      request.saas = await keys.access.admit({ authorization, ip }, scope);
+      request.saas = withApproving(await keys.access.admit({ authorization, ip }, scope));
     } else if (agents?.access.hasToken(authorization)) {
-      request.saas = await agents.access.admit(presentedBy(request, agents.origin), scope);
+      request.saas = withApproving(await agents.access.admit(presentedBy(request, agents.origin), scope));
     } else {
-      const session = auth.service.authenticate(authorization);
-      request.saas = await session.catch((error: unknown) => {
+      const session = auth.service.authenticate(authorization).catch((error: unknown) => {
         throw scope === undefined || !agents ? error : agents.access.challenge(error, scope);
       });
+      request.saas = withApproving(await session);
     }
   };
   /** For routes that ask for whom the request is made: a person, or the organization of a key. */

@@ -6,6 +6,7 @@ import type { OrganizationIdentity, RequestIdentity } from '../core/http/identit
 import { commonHeaders, logFailure } from '../core/http/responses.js';
 import { httpErrors, renderEnvelope, toAppError } from '../core/kernel/errors.js';
 import { requireScope } from './agents/schemas.js';
+import type { Approving } from './approving.js';
 import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
 import { requireKnownRole } from './auth/users/roles.js';
 import { knownPlans } from './billing/plans/plans.js';
@@ -31,13 +32,13 @@ declare global {
        * The user and session, or what acts for the user, behind `requireUser` and the other guards; with the organization behind
        * `requireMember` and `requirePermission`.
        */
-      saas: RequestIdentity & { organization: OrganizationIdentity };
+      saas: RequestIdentity & Approving & { organization: OrganizationIdentity };
     }
   }
 }
 
 /** A request of `node:http`, with the user and session that a guard has set. */
-export type SaasRequest = IncomingMessage & { saas?: RequestIdentity };
+export type SaasRequest = IncomingMessage & { saas?: RequestIdentity & Approving };
 
 /** Connect-style middleware that sets `request.saas` and calls `next`, or responds with an error. */
 export type ConnectGuard = (

@@ -1,15 +1,10 @@
 import { authorizationIn, type RequestHeaders } from '../core/http/authorization.js';
-import {
-  type Identity,
-  type OrganizationIdentity,
-  personOf,
-  type RequestIdentity,
-} from '../core/http/identity.js';
+import type { Identity, OrganizationIdentity, RequestIdentity } from '../core/http/identity.js';
 import type { Listeners } from '../core/ops/events.js';
-import type { ApprovalDetails } from '../resource-server/access-token.js';
 import type { AgentTokens } from './agents.js';
+import type { Approving } from './approving.js';
 import type { PageRequest } from './auth/sessions/browser-sessions.js';
-import { type RecentAuthOptions, requireRecent } from './auth/sign-in/recent-auth.js';
+import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
 import type { SaasBase } from './base.js';
 import type { OpenedCheckout } from './billing/checkout/open-checkouts.js';
 import type { Consumption } from './billing/quotas/service.js';
@@ -107,14 +102,6 @@ export interface SaasDecorator {
    * @throws Error without AGENT_ISSUER
    */
   readonly agentTokens: () => AgentTokens;
-  /**
-   * Demands an approval of the person for one action, in a route behind `requireUser`: `await fastify.saas.approve(request, { type:
-   * 'payment', amount })`. The access token of an agent must contain exactly these details, and is used up; a person with a session must
-   * have signed in as for `requireRecentAuth`.
-   * @throws AppError APPROVAL_REQUIRED, whose challenge has the `authorization_details` that the agent asks the identity provider for;
-   * REAUTHENTICATION_REQUIRED; FORBIDDEN for API keys
-   */
-  readonly approve: (request: { saas: RequestIdentity }, details: ApprovalDetails) => Promise<ActionApproval>;
   /** Management of organizations; absent without the option `organizations`. */
   readonly organizations?: Readonly<OrganizationApi>;
   /** Management of users. */
@@ -135,14 +122,6 @@ export interface SaasDecorator {
   readonly settings: Readonly<SettingsApi>;
   /** Each event is emitted once, after its commit, in the process that committed it. Webhooks get the same events: docs/webhooks.md. */
   readonly events: Readonly<Listeners<SaasEvents>>;
-}
-
-/** Who has approved an action. */
-export interface ActionApproval {
-  /** The ID of the user. */
-  by: string;
-  /** The approval in the audit of the identity provider; absent if the person acts without an agent. */
-  txn?: string | undefined;
 }
 
 /** `fastify.saas.billing`: purchases and changes on behalf of a user. `pause` does not need BILLING_ALLOW_PAUSE. */
@@ -199,7 +178,7 @@ declare module 'fastify' {
      * The user and session, or what acts for the user, on routes behind `requireUser`; with the organization behind `requireMember` and
      * `requirePermission`.
      */
-    saas: RequestIdentity & { organization: OrganizationIdentity };
+    saas: RequestIdentity & Approving & { organization: OrganizationIdentity };
   }
   interface FastifyContextConfig {
     /** The scope with which agents and API keys may call a route behind `fastify.saas.requireUser`; absent: people only. */
@@ -231,12 +210,6 @@ export function createDecorator(
     entitles: subscription.entitles,
     hasFeature: subscription.hasFeature,
     limits: subscription.limits,
-    async approve({ saas }: { saas: RequestIdentity }, details: ApprovalDetails): Promise<ActionApproval> {
-      if (agents && saas.client !== undefined) return agents.access.approve(saas, details);
-      const person = personOf(saas);
-      requireRecent(person, {}, context.clock);
-      return { by: person.user.id };
-    },
     agentTokens() {
       if (agents) return agents.tokens;
       throw new Error('agentTokens() needs AGENT_ISSUER, AGENT_RESOURCE and AGENT_CLIENT_ID.');

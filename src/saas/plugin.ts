@@ -8,6 +8,7 @@ import { createEmailModule } from '../shared/email/module.js';
 import { openAccountPages } from './account-pages.js';
 import { createAdminArea } from './admin-area.js';
 import { openAgents } from './agents.js';
+import { createWithApproving } from './approving.js';
 import { createAccountMailsModule, createAuthModule, createUsersModule } from './auth/module.js';
 import { registerSessionTokenKinds } from './auth/sessions/jwt.js';
 import { type MountOptions, openBase, type SaasBase } from './base.js';
@@ -50,7 +51,7 @@ export async function mountSaas(
   const accountPages = await openAccountPages(base, modules);
   const admin = createAdminArea(base, modules);
 
-  const callers = createCallerGuards(modules);
+  const callers = createCallerGuards(modules, createWithApproving(modules, base.context.clock));
   if (modules.agents || modules.keys) collectScopes(fastify, base.agentScopes);
   const saas = createDecorator(base, modules, callers);
   fastify.decorate('saas', saas);

@@ -205,6 +205,24 @@ for (const [framework, open] of Object.entries(FRAMEWORKS)) {
     t.equal(many.filter(({ status }) => status === 200).length, 1);
   });
 
+  t.test(`${framework}: a handler demands an approval, and the refusal is its challenge`, async (t) => {
+    const details = { type: 'payment', amount: 12 };
+    const { call, bearer } = await endpoint(t, {
+      handler: async ({ response, approve }) => {
+        const { by, txn } = await approve(details);
+        response.end(JSON.stringify({ by, txn }));
+      },
+    });
+    t.match(await call(await bearer('notes:read'), {}), {
+      status: 403,
+      json: { error: 'insufficient_scope', authorization_details: [details] },
+      challenge: /error="insufficient_scope".*authorization_details=/,
+    });
+    const token = await bearer('notes:read', { authorization_details: [details], txn: 'gr_1' });
+    t.match(await call(token, {}), { status: 200, json: { by: 'usr_1', txn: 'gr_1' } });
+    t.equal((await call(token, {})).status, 403, 'once');
+  });
+
   t.test(`${framework}: bodies that were not parsed, and pages of other origins, are refused`, async (t) => {
     const { call, bearer } = await endpoint(t);
     const reader = await bearer('notes:read');

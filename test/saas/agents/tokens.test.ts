@@ -259,10 +259,18 @@ t.test(
       host.post(
         '/pay',
         { onRequest: host.saas.requireUser, config: { agentScope: 'files:read' } },
-        (request) => host.saas.approve(request, { type: 'payment', amount: 12, creditor: 'Zoë' }),
+        (request) => request.saas.approve({ type: 'payment', amount: 12, creditor: 'Zoë' }),
       );
-      return (text: string) =>
-        host.inject({ method: 'POST', url: '/pay', headers: { authorization: `Bearer ${text}` } });
+      host.get('/who', { onRequest: host.saas.requireUser }, async (request) => ({
+        keys: Object.keys({ ...request.saas }),
+        kind: typeof request.saas.approve,
+      }));
+      return (text: string, url: '/pay' | '/who' = '/pay') =>
+        host.inject({
+          method: url === '/pay' ? 'POST' : 'GET',
+          url,
+          headers: { authorization: `Bearer ${text}` },
+        });
     };
     const hosts = [await open('one'), await open('two')] as const;
     const [pay] = hosts;
@@ -284,6 +292,7 @@ t.test(
     t.same(allowed[0]?.json(), { by: ada.id, txn: 'gr_1' });
 
     t.same((await pay(ada.accessToken)).json(), { by: ada.id });
+    t.same((await pay(ada.accessToken, '/who')).json(), { keys: ['user', 'session'], kind: 'function' });
     clock.advance(11 * 60_000);
     const { body } = await app.post('/auth/refresh', { refreshToken: ada.refreshToken });
     t.match((await pay(body.data.accessToken)).json(), {
