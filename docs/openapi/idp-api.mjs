@@ -62,6 +62,8 @@ const AUTHORIZATION = {
   resource: 'The API for which the application needs an access token (RFC 8707). May be repeated.',
   requested_actor: 'The `sub` of an agent that shall act for the person (docs/delegation.md).',
   delegation_expires_in: 'With `requested_actor`: the seconds until the agent may no longer act.',
+  authorization_details:
+    'One action that the person shall approve, as JSON; nothing else is granted then (docs/approvals.md).',
   delegation_max_depth: 'With `requested_actor`: how many agents may follow one another.',
   state: 'Returned unchanged.',
   nonce: 'Returned in the id_token.',
@@ -177,7 +179,14 @@ export const oauth = {
       ['response_type', 'redirect_uri'],
     ),
     errors: [
-      ...['invalid_request', 'invalid_client', 'invalid_scope', 'invalid_target', 'RATE_LIMITED'],
+      ...[
+        'invalid_request',
+        'invalid_client',
+        'invalid_scope',
+        'invalid_target',
+        'invalid_authorization_details',
+      ],
+      ...['RATE_LIMITED'],
       ...['unsupported_response_type', 'request_not_supported', 'request_uri_not_supported'],
       ...['invalid_dpop_proof', 'use_dpop_nonce'],
     ],

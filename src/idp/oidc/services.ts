@@ -28,11 +28,12 @@ export function createOidcServices(
   const backchannel = createBackchannelLogout({ ...shared, post });
   const sessions = createSessionService(shared);
   const interactionTokens = createInteractionTokens(shared.seeds, shared);
-  const authorization = createAuthorization({ ...shared, interactionTokens, backchannel, sessions });
+  const approvals = open?.({ ...shared, sessions });
+  const authorizing = { ...shared, interactionTokens, backchannel, sessions, approvals };
+  const authorization = createAuthorization(authorizing);
   const cookies = createCookies(issuer);
   const signInPages = createSignInPages(shared);
   const device = values.deviceFlow ? createDeviceFlow({ ...shared, sessions, backchannel }) : undefined;
-  const approvals = open?.({ ...shared, sessions });
   return {
     ...shared,
     backchannel,

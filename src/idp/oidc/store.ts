@@ -43,7 +43,7 @@ export interface GrantDocument {
   codeExpiresAt: number;
   /** Present if an agent gets the tokens, to act for the person. */
   delegation?: GrantedDelegation;
-  /** Present if an agent gets one token for what the person has approved. */
+  /** Present if one token is for what the person has approved. */
   approval?: GrantedApproval;
   /** Absent while the code may be redeemed. */
   consumedAt?: number;
@@ -99,9 +99,10 @@ export interface Approval {
   approvedAt: number;
 }
 
-/** What a person has approved an agent to do, once. */
+/** What a person has approved, once. */
 export interface GrantedApproval {
-  agent: string;
+  /** The agent that does it; absent for an application. */
+  agent?: string;
   /** `epoch` of the agent. */
   agentEpoch?: number;
   /** Absent if scopes were approved only. */
@@ -124,7 +125,7 @@ export interface GrantedDelegation {
 
 /** The agent that acts with the tokens of a grant. */
 export const actorOf = ({ delegation, approval }: Pick<GrantDocument, 'delegation' | 'approval'>) =>
-  delegation ?? approval;
+  delegation ?? (approval?.agent === undefined ? undefined : { ...approval, agent: approval.agent });
 
 /** An issued access token. */
 export interface IssuedToken {

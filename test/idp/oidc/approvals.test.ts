@@ -1,11 +1,25 @@
 import t, { type Test } from 'tap';
 import { approvalRequestCollection } from '../../../src/idp/oidc/approvals/store.js';
 import { CIBA_GRANT } from '../../../src/idp/oidc/tokens/request.js';
-import { decodeEntities } from '../../kit/agent.js';
+import { clientCollection } from '../../../src/idp/provisioning/store.js';
+import { Agent, decodeEntities } from '../../kit/agent.js';
+import { agentsIn, agentWithKey } from '../../kit/agent-keys.js';
 import { auditOf, basic } from '../../kit/app.js';
 import { approvalWorld, DETAILS, PAYMENT, PAYMENTS } from '../../kit/approvals.js';
+import { asserted, assertion } from '../../kit/client-keys.js';
 import { signInAt } from '../../kit/delegations.js';
-import { claimsOf, comparable, ISSUER, idpStore, search } from '../../kit/idp.js';
+import {
+  authorizePath,
+  CALLBACK,
+  claimsOf,
+  codeIn,
+  comparable,
+  type Parameters as Fields,
+  type IdpAppOptions,
+  ISSUER,
+  idpStore,
+  search,
+} from '../../kit/idp.js';
 import { COMMAND_SOURCE } from '../../kit/operator.js';
 import { addResource, introspect } from '../../kit/resources.js';
 import { sentence } from '../../kit/sentences.js';
@@ -393,4 +407,129 @@ t.test('a type that is removed is neither shown nor issued', async (t) => {
   const { body } = await ask();
   await api.changeApprovals(PAYMENTS, { remove: 'payment' }, COMMAND_SOURCE);
   t.equal((await open(body.auth_req_id)).page.status, 404);
+});
+
+/** An application that asks the person itself, on a page after a redirect. */
+async function application(t: Test, options: IdpAppOptions = {}) {
+  const world = await approvalWorld(t, options);
+  const { idp, human } = world;
+  const client = await idp.createClient();
+  await clientCollection(await idpStore(t, idp)).updateOne({ id: client.id }, { set: { trusted: true } });
+  const browser = await signInAt(idp, human);
+  const authorization_details = JSON.stringify([DETAILS]);
+  const ask = async (more: Fields = {}, by: { id: string; secret?: string } = client, from = browser) =>
+    from.open(
+      (await idp.listen()) +
+        authorizePath(
+          { ...by, redirectUri: CALLBACK },
+          { authorization_details, resource: PAYMENTS, ...more },
+        ),
+    );
+  return { ...world, client, browser, ask, authorization_details };
+}
+
+t.test('a person approves one action for an application in the browser, each time', async (t) => {
+  const { idp, api, human, client, browser, ask } = await application(t);
+  const page = await ask({ scope: 'openid pay offline_access' });
+  t.equal(page.status, 200, 'also of a trusted application');
+  const text = decodeEntities(page.body.replaceAll(/<[^>]*>/g, ''));
+  for (const shown of ['Pay 12.5 EUR to Ada Ltd', PAYMENTS, 'Send payments']) t.match(text, shown);
+  const code = codeIn((await browser.submit(page, { decision: 'allow' })).location);
+  const { status, body } = await idp.redeem(client, code);
+  t.equal(status, 200);
+  t.match(body, { scope: 'pay', expires_in: 300, authorization_details: [DETAILS] });
+  t.notOk(body.refresh_token ?? body.id_token ?? body.delegation_token);
+  const claims = claimsOf(body.access_token);
+  t.match(claims, { aud: PAYMENTS, sub: human.sub, client_id: client.id });
+  t.same(claims.authorization_details, [DETAILS]);
+  t.notOk(claims.act ?? claims.sid);
+  t.equal((await introspect(idp, api, body.access_token)).body.active, true);
+  t.match((await idp.redeem(client, code)).body, { error: 'invalid_grant' }, 'once');
+  t.equal((await ask()).status, 200, 'the page is shown again');
+  t.match((await ask({ prompt: 'none' })).location ?? '', /error=consent_required/);
+  const denied = await browser.submit(await ask(), { decision: 'deny' });
+  t.match(denied.location ?? '', /error=access_denied/);
+
+  const audit = await auditOf(await idpStore(t, idp));
+  const events = audit.filter(({ event }) => event.startsWith('approval.'));
+  t.same(events.map(({ event }) => event).sort(), ['approval.approved', 'approval.used']);
+  t.match(events[0]?.detail ?? '', new RegExp(`^${client.id} ${PAYMENTS} ${claims.txn} [\\w-]{43}$`));
+  t.equal(events[0]?.detail, events[1]?.detail);
+});
+
+t.test('at /authorize, the sign-in must be recent, and a password alone approves nothing', async (t) => {
+  const { idp, human, agent, browser, client, ask } = await application(t);
+  const page = await ask();
+  idp.clock.advance(5 * MINUTE + SECOND);
+  const again = await browser.submit(page, { decision: 'allow' });
+  t.match(again.body, sentence('approval.sign-in'), 'also when the form is sent');
+  const asked = await browser.submit(again, { handle: human.handle, password: human.password });
+  t.match(decodeEntities(asked.body.replaceAll(/<[^>]*>/g, '')), 'Pay 12.5 EUR to Ada Ltd');
+  const { location } = await browser.submit(asked, { decision: 'allow' });
+  t.equal((await idp.redeem(client, codeIn(location))).status, 200);
+
+  const stranger = new Agent({ origin: await idp.listen() });
+  const form = await ask({}, client, stranger);
+  t.notMatch(form.body, 'Ada Ltd', 'before the sign-in, nothing is shown');
+  const entered = await stranger.submit(form, { handle: human.handle, password: human.password });
+  t.equal(entered.status, 200);
+  t.match(entered.body, sentence('approval.title'));
+  t.equal((await stranger.submit(entered, { decision: 'allow' })).status, 303);
+
+  const path = authorizePath(client, {
+    authorization_details: JSON.stringify([DETAILS]),
+    resource: PAYMENTS,
+  });
+  const headers = { authorization: basic(agent.handle, agent.password) };
+  const inRequest = await idp.request('GET', path, { headers });
+  t.match(String(inRequest.headers['location']), /error=access_denied/, 'no agent approves for itself');
+});
+
+t.test('an agent that is a client asks for its approval with the code flow', async (t) => {
+  const { idp, api, human, browser, ask } = await application(t);
+  const agent = await agentWithKey(t, idp);
+  const agents = agentsIn(await idpStore(t, idp), idp);
+  await agents.change(agent.sub, { redirectUris: [CALLBACK] }, COMMAND_SOURCE);
+  const page = await ask({}, { id: agent.sub });
+  t.match(decodeEntities(page.body.replaceAll(/<[^>]*>/g, '')), 'Pay 12.5 EUR to Ada Ltd');
+  const code = codeIn((await browser.submit(page, { decision: 'allow' })).location);
+  const proof = asserted(
+    await assertion(agent.key, { clientId: agent.sub, issuer: ISSUER, now: idp.clock.now() }),
+  );
+  const { status, body } = await idp.redeem({ id: agent.sub, redirectUri: CALLBACK }, code, proof);
+  t.equal(status, 200);
+  t.notOk(body.delegation_token ?? body.refresh_token);
+  const claims = claimsOf(body.access_token);
+  t.match(claims, { sub: human.sub, act: { sub: agent.sub }, authorization_details: [DETAILS] });
+  t.equal((await introspect(idp, api, body.access_token)).body.active, true);
+  await api.permissions.withdraw('*', await withId(api), COMMAND_SOURCE);
+  t.match((await ask({}, { id: agent.sub })).location ?? '', /error=access_denied/);
+});
+
+t.test('at /authorize and /par, what is asked must be valid; a pushed request works, too', async (t) => {
+  const { idp, browser, client, ask, authorization_details } = await application(t);
+  for (const value of ['x', '[]', '[{"type":"transfer"}]', JSON.stringify([{ ...DETAILS, more: 1 }])])
+    t.match(
+      (await ask({ authorization_details: value })).location ?? '',
+      /error=invalid_authorization_details/,
+    );
+  const both = { requested_actor: 'agt_0123456789abcdef0123456789abcdef' };
+  t.match((await ask(both)).location ?? '', /error=invalid_request/);
+  const push = (details: string) =>
+    idp.request('POST', '/par', {
+      form: search({
+        ...{ client_id: client.id, client_secret: client.secret, response_type: 'code' },
+        ...{ redirect_uri: CALLBACK, resource: PAYMENTS, authorization_details: details },
+      }),
+    });
+  t.match(await push('[]'), { status: 400, body: { error: 'invalid_authorization_details' } });
+  const { body, status } = await push(authorization_details);
+  t.equal(status, 201);
+  const query = search({ client_id: client.id, request_uri: body.request_uri });
+  const page = await browser.open(`${await idp.listen()}/authorize?${query}`);
+  t.match(decodeEntities(page.body.replaceAll(/<[^>]*>/g, '')), 'Pay 12.5 EUR to Ada Ltd');
+  t.equal((await browser.submit(page, { decision: 'allow' })).status, 303);
+
+  const off = await application(t, { approvals: false });
+  t.match((await off.ask()).location ?? '', /[?&]code=/, 'without the option, the parameter is ignored');
 });

@@ -95,6 +95,7 @@ function processOn(store: Store, seed = 'a') {
     ...{ ...deps, sessions, backchannel },
     directory: { recordUse: async () => undefined } as never,
     interactionTokens: {} as never,
+    approvals: undefined,
   });
   const request = { fields: {}, resources: [], prove: undefined, ip: IP };
   return {

@@ -2,7 +2,7 @@ import { DisplayName, matchesSchema } from '../../../core/http/schemas.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
 import type { ApprovalType } from '../../resources/store.js';
 import type { RuleViolation } from '../authorize/rules.js';
-import type { Resource, Resources } from '../resources.js';
+import type { Resource, Resources, Target } from '../resources.js';
 import type { AuthorizationDetail } from '../store.js';
 
 /** `authorization_details` (RFC 9396): one entry, of a type that the resource has declared. */
@@ -88,7 +88,7 @@ export const isDeclared = (details: AuthorizationDetail, { approvals = [] }: Res
 };
 
 /** The sentence about the details: text, and between it values that a page sets apart. */
-export function sentenceOf(details: AuthorizationDetail, { approvals = [] }: Resource) {
+function sentenceOf(details: AuthorizationDetail, { approvals = [] }: Resource) {
   const { sentence = '' } = approvals.find(({ name }) => name === details.type) ?? {};
   return sentence.split(/\{(\w+)\}/).map((part, index) => {
     const value = index % 2 === 1 && Object.hasOwn(details, part) ? String(details[part]) : undefined;
@@ -97,8 +97,14 @@ export function sentenceOf(details: AuthorizationDetail, { approvals = [] }: Res
 }
 
 /** The fields as a list, in the order of their declaration. */
-export const fieldsOf = ({ type: _, ...fields }: AuthorizationDetail) =>
+const fieldsOf = ({ type: _, ...fields }: AuthorizationDetail) =>
   Object.entries(fields).map(([name, value]) => ({ name, value: String(value) }));
+
+/** What a page shows of a request. */
+export const viewOf = (details: AuthorizationDetail | undefined, { resource, scopes }: Target) => ({
+  hasScopes: scopes.length > 0,
+  ...(details && { sentence: sentenceOf(details, resource), fields: fieldsOf(details) }),
+});
 
 /** What the audit says of details that it does not contain. */
 export const hashOf = (details: AuthorizationDetail): string =>

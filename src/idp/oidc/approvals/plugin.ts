@@ -2,10 +2,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { longTime, message } from '../../../core/http/messages.js';
 import type { Page } from '../../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
-import { isRecent, MINUTE } from '../../../core/kernel/clock.js';
 import { createFormTokens } from '../../../shared/console-kit/forms.js';
 import { viewOfTarget } from '../authorize/pages.js';
-import { AMR } from '../claims.js';
 import { isAgent, isSelfRegistered } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { FirstPartySignIn } from '../first-party-sign-in.js';
@@ -15,21 +13,19 @@ import type { OidcServices } from '../services.js';
 import { mountPath } from '../sessions.js';
 import { authenticateClientOrAgent } from '../tokens/agents.js';
 import { readCredentials, readResources } from '../tokens/request.js';
-import { fieldsOf, sentenceOf } from './details.js';
+import { viewOf } from './details.js';
 import { ApprovalDecisionBody, ApprovalParams, ApprovalResponse } from './schemas.js';
 import type { ApprovalRequest, Approvals } from './service.js';
 
 type User = NonNullable<Awaited<ReturnType<FirstPartySignIn['userOf']>>>;
-
-/** How old the sign-in may be with which a person decides. */
-const SIGN_IN_AGE_MS = 5 * MINUTE;
 
 /** The endpoint for agents (CIBA §7), and the page on which a person decides. */
 export async function approvalsPlugin(
   fastify: FastifyTypebox,
   services: OidcServices & { approvals: Approvals },
 ): Promise<void> {
-  const { approvals, signIn, passkeys, pages, directory, issuer, clock } = services;
+  const { approvals, signIn, pages, directory, issuer, clock } = services;
+  const { mustSignIn } = approvals;
   const config = access('public', { page: true });
 
   fastify.post(
@@ -92,13 +88,6 @@ export async function approvalsPlugin(
       user && [message('approval.sign-in')],
     );
 
-  /** Whether the person has to sign in again: it is too long ago, or was without the passkey that the person has. */
-  const mustSignIn = async ({ principal, session }: User): Promise<boolean> => {
-    const isFresh = isRecent(session.authTime, { now: clock.now(), within: SIGN_IN_AGE_MS });
-    const isByPasskey = session.amr?.includes(AMR.passkey[0]) === true;
-    return !isFresh || (!isByPasskey && (await passkeys?.has(principal.id)) === true);
-  };
-
   const sendOutcome = (reply: FastifyReply, found: ApprovalRequest | null): FastifyReply => {
     if (found?.stored.state === 'approved')
       return pages.send(reply, { template: 'approval-allowed', view: namesIn(found) });
@@ -132,9 +121,7 @@ export async function approvalsPlugin(
         owner: agent.owner === undefined ? undefined : await ownerOf(agent.owner),
         purpose: agent.purpose,
         ...viewOfTarget(target, false),
-        hasScopes: target.scopes.length > 0,
-        sentence: details && sentenceOf(details, target.resource),
-        fields: details && fieldsOf(details),
+        ...viewOf(details, target),
         bindingMessage,
         until: message('approval.until', { when: longTime(stored.expiresAt) }),
       },

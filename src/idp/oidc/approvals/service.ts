@@ -1,12 +1,13 @@
 import type { RequestSource } from '../../../core/http/routes.js';
 import { DisplayName, matchesSchema } from '../../../core/http/schemas.js';
-import { DAY, MINUTE, SECOND } from '../../../core/kernel/clock.js';
+import { DAY, isRecent, MINUTE, SECOND } from '../../../core/kernel/clock.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import { charactersIn } from '../../../core/kernel/text.js';
 import { createExpiryPurge } from '../../../core/ops/purge.js';
 import { fixedWindow } from '../../../core/throttle/throttle.js';
 import { findRefusal } from '../admission.js';
 import type { RuleViolation } from '../authorize/rules.js';
+import { AMR } from '../claims.js';
 import { type AgentClient, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { PENDING_LIFETIME_MS } from '../grant-tokens.js';
@@ -14,10 +15,11 @@ import { createPendingRequests, INTERVAL } from '../pending.js';
 import { findTargets, type Target } from '../resources.js';
 import type { SessionService, SignedInUser } from '../sessions.js';
 import type { OidcShared } from '../shared.js';
+import type { AuthorizationDetail, GrantDocument, GrantedApproval } from '../store.js';
 import { findAccessTokenFor } from '../tokens/introspection.js';
 import type { TokenResponse } from '../tokens/issuance.js';
 import type { TokenRequest } from '../tokens/request.js';
-import { hashOf, isDeclared, readDetails } from './details.js';
+import { hashOf, isDeclared, readDetails, viewOf } from './details.js';
 import { APPROVAL_REQUEST, type ApprovalRequestDocument, approvalRequestCollection } from './store.js';
 
 /** What an agent asks a person to approve once (CIBA): the request, the decision, and the access token for it. */
@@ -32,8 +34,16 @@ export interface ApprovalRequest {
 
 type Fields = TokenRequest['fields'];
 
+/** What the audit names of a grant. */
+export interface TracedGrant extends Pick<GrantDocument, 'id' | 'clientId' | 'resources'> {
+  approval?: Pick<GrantedApproval, 'details'> | undefined;
+}
+
 const DEFAULT_LIFETIME_SECONDS = 300;
 const MAX_BINDING_MESSAGE = 100;
+
+/** How old the sign-in may be with which a person decides. */
+const SIGN_IN_AGE_MS = 5 * MINUTE;
 
 /** Undecided requests of one agent to one person. */
 const MAX_OPEN = 3;
@@ -46,7 +56,7 @@ const REQUESTS_OF_CLIENT = fixedWindow('approval.client', 300, 10 * MINUTE);
 const MAILS_TO_PERSON = fixedWindow('approval.mails', 20, DAY);
 
 export function createApprovals(deps: OidcShared & { sessions: SessionService }) {
-  const { store, jobs, resources, directory, sessions, mailApproval, issuer } = deps;
+  const { store, jobs, resources, directory, sessions, passkeys, mailApproval, issuer } = deps;
   const { throttle, commit, audit, clock, random } = deps;
   const requests = approvalRequestCollection(store);
   jobs.add('approval-request-purge', createExpiryPurge(requests, clock));
@@ -67,32 +77,32 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
     deps,
   );
 
-  const traceOf = (request: ApprovalRequestDocument): string =>
-    [
-      request.agent,
-      request.resources?.[0]?.resource,
-      pending.grantIdOf(request),
-      ...(request.details ? [hashOf(request.details)] : []),
-    ].join(' ');
+  /** The client is the agent, or an application that shows the page itself. */
+  const traceOf = ({ id, clientId, resources: [granted] = [], approval }: TracedGrant): string =>
+    [clientId, granted?.resource, id, ...(approval?.details ? [hashOf(approval.details)] : [])].join(' ');
 
-  /** What the agent asks for at one resource. @throws invalid_authorization_details, invalid_target, invalid_scope */
-  const readTarget = async (fields: Fields, named: readonly string[]) => {
-    const { authorization_details: text, scope } = fields;
+  const traceOfRequest = ({ id, details, ...request }: ApprovalRequestDocument): string =>
+    traceOf({ ...request, id: pending.grantIdOf({ id }), approval: details && { details } });
+
+  const recordUse = (grant: GrantDocument, ip: string) =>
+    audit.record({ event: 'approval.used', subject: grant.sub, ip, detail: traceOf(grant) });
+
+  /** What is asked for at one resource, or what is wrong with it. */
+  const readTarget = async (
+    { authorization_details: text, scope }: Fields,
+    named: readonly string[],
+  ): Promise<{ target: Target; details?: AuthorizationDetail } | RuleViolation> => {
     const read = text === undefined ? undefined : await readDetails(text, named, resources);
-    if (read && 'error' in read) throw refusalOf(read);
+    if (read && 'error' in read) return read;
     const { resource, details } = read ?? {};
     const found = await findTargets(resource ? [resource.identifier] : named, scope, resources);
-    if ('error' in found) throw refusalOf(found);
+    if ('error' in found) return found;
     const [target, ...others] = found;
     if (!target || others.length > 0)
-      throw oidcErrors.invalid_target({ message: 'Ask for the approval at one resource.' });
+      return { error: 'invalid_target', description: 'Ask for the approval at one resource.' };
     // Details alone stand for no scope.
     const asked: Target = { resource: target.resource, scopes: target.isDefault ? [] : target.scopes };
-    if (!details && asked.scopes.length === 0)
-      throw oidcErrors.invalid_request({
-        message: 'Send authorization_details, or a scope of the resource.',
-      });
-    return { target: asked, details };
+    return details ? { target: asked, details } : { target: asked };
   };
 
   /** The person that a hint names. `null` if there is none. @throws invalid_request, expired_login_hint_token */
@@ -135,6 +145,18 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
   };
 
   return {
+    readTarget,
+    viewOf,
+    traceOf,
+    recordUse,
+
+    /** Whether the person has to sign in again: it is too long ago, or was without the passkey that the person has. */
+    async mustSignIn({ principal, session }: SignedInUser): Promise<boolean> {
+      const isFresh = isRecent(session.authTime, { now: clock.now(), within: SIGN_IN_AGE_MS });
+      const isByPasskey = session.amr?.includes(AMR.passkey[0]) === true;
+      return !isFresh || (!isByPasskey && (await passkeys?.has(principal.id)) === true);
+    },
+
     /**
      * Asks a person. The answer is the same if there is none of this name.
      * @throws invalid_request, invalid_scope, invalid_target, invalid_authorization_details, invalid_binding_message, RATE_LIMITED
@@ -155,7 +177,13 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
       if (bindingMessage !== undefined && !isBindingMessage(bindingMessage))
         throw oidcErrors.invalid_binding_message();
       const expiresIn = readExpiry(expiry);
-      const { target, details } = await readTarget(fields, named);
+      const read = await readTarget(fields, named);
+      if ('error' in read) throw refusalOf(read);
+      const { target, details } = read;
+      if (!details && target.scopes.length === 0)
+        throw oidcErrors.invalid_request({
+          message: 'Send authorization_details, or a scope of the resource.',
+        });
       const refusal = findRefusal({ targets: [target], isDelegated: true, ip }, agent);
       if (refusal?.isByScope) throw oidcErrors.invalid_scope({ message: refusal.description });
       if (refusal) throw oidcErrors.invalid_target({ message: refusal.description });
@@ -190,7 +218,7 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
           event: 'approval.requested',
           ...(askable && { subject: askable.id }),
           ip,
-          detail: traceOf(request),
+          detail: traceOfRequest(request),
         }),
         isMailed
           ? mailApproval(askable, {
@@ -225,7 +253,7 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
       { principal, session }: SignedInUser,
       ip: string,
     ): Promise<boolean> {
-      const by = { subject: principal.id, ip, detail: traceOf(stored) };
+      const by = { subject: principal.id, ip, detail: traceOfRequest(stored) };
       if (decision === 'deny') return pending.decide(stored, { state: 'denied' }, by);
       if (findRefusal({ targets: [target] }, principal)) return false;
       const approval = {
@@ -243,19 +271,7 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
      * @throws authorization_pending, slow_down, access_denied, expired_token, invalid_grant, invalid_request, invalid_target
      */
     poll: (client: AgentClient, request: TokenRequest): Promise<TokenResponse> =>
-      pending.poll(client, 'auth_req_id', request, ({ id, sub, approval, resources: [granted] = [] }) =>
-        audit.record({
-          event: 'approval.used',
-          subject: sub,
-          ip: request.ip,
-          detail: [
-            client.agent.id,
-            granted?.resource,
-            id,
-            ...(approval?.details ? [hashOf(approval.details)] : []),
-          ].join(' '),
-        }),
-      ),
+      pending.poll(client, 'auth_req_id', request, (grant) => recordUse(grant, request.ip)),
 
     /** Removes what was asked of a person who is deleted. */
     async forget(sub: string) {

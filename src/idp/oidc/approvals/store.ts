@@ -3,6 +3,7 @@ import type { GrantedApproval, PendingRequest } from '../store.js';
 
 /** What an agent asks a person to approve once (CIBA): beside `details`, the scopes of its one resource. */
 export interface ApprovalRequestDocument extends PendingRequest, GrantedApproval {
+  agent: string;
   /** The person; absent if nobody is meant who may be asked, which the agent does not learn. */
   sub?: string;
   /** Hash of the client and of the name that it has given for the person. */

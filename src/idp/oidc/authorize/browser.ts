@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { message } from '../../../core/http/messages.js';
 import type { Page } from '../../../core/http/pages.js';
 import { requestSource } from '../../../core/http/routes.js';
 import { ANY_PERSON, findRefusal, NEW_PERSON } from '../admission.js';
@@ -18,7 +19,7 @@ import {
   requiredInteraction,
 } from './interaction.js';
 import { MAX_TOKEN_LENGTH } from './interaction-token.js';
-import { agentsOnlyPage, consentPage } from './pages.js';
+import { agentsOnlyPage, approvalPage, consentPage } from './pages.js';
 import type { AuthorizationRequest } from './request.js';
 import { sendResponse } from './response.js';
 import { refusalViolation } from './service.js';
@@ -28,7 +29,7 @@ import type { InteractionForms } from './sign-in/forms.js';
 export type BrowserResponses = ReturnType<typeof createBrowserResponses>;
 
 export function createBrowserResponses(services: OidcServices, forms: InteractionForms) {
-  const { authorization, sessions, consents, cookies, pages, clock, issuer } = services;
+  const { authorization, sessions, consents, cookies, pages, approvals, clock, issuer } = services;
   const { signInPages, isSignUpOpen, secondFactor, passkeys } = services;
 
   const canStepUp = async ({ id }: Principal): Promise<boolean> =>
@@ -46,15 +47,26 @@ export function createBrowserResponses(services: OidcServices, forms: Interactio
       hasConsent:
         covers(consent, authRequest.scope, scopesOf(authRequest.targets)) && !canBeImpersonated(authRequest),
       canStepUp: stepsUp && (await canStepUp(user.principal)),
+      mustSignIn:
+        user !== null && authRequest.details !== undefined && (await approvals?.mustSignIn(user)) === true,
     });
   };
 
-  /** The page on which a person allows an agent to act. */
-  const delegationPageOf = (
+  /** The page on which a person allows an agent to act, or approves one action; undefined for other requests. */
+  const askingPageOf = (
     authRequest: AuthorizationRequest,
     { principal: { handle } }: SignedInUser,
     token: string,
-  ): Page => delegationPage(authRequest, issuer(), { token, handle, now: clock.now() });
+  ): Page | undefined => {
+    const { details, targets, delegation } = authRequest;
+    if (delegation) return delegationPage(authRequest, issuer(), { token, handle, now: clock.now() });
+    const [target] = targets;
+    return (
+      details &&
+      target &&
+      approvalPage(authRequest, issuer(), { ...approvals?.viewOf(details, target), target, handle, token })
+    );
+  };
 
   async function sendPage(
     kind: InteractionKind,
@@ -71,15 +83,15 @@ export function createBrowserResponses(services: OidcServices, forms: Interactio
       kind === 'consent' && user ? { sid: user.session.id, revocations: consent.revocations } : undefined;
     const token = beginForm(services, request, reply, authRequest, boundTo);
     if (token.length > MAX_TOKEN_LENGTH) throw oidcErrors.uri_too_long();
-    if (kind === 'consent' && user && authRequest.delegation) {
-      return pages.send(reply, delegationPageOf(authRequest, user, token));
-    }
+    const asking = kind === 'consent' && user && askingPageOf(authRequest, user, token);
+    if (asking) return pages.send(reply, asking);
     if (kind === 'consent' && user) {
       const { handle } = user.principal;
       return pages.send(reply, consentPage(authRequest, issuer(), { token, handle, consent }));
     }
     const { login_hint: handle = '' } = authRequest.parameters;
-    const form = { token, handle };
+    const problems = user && authRequest.details ? [message('approval.sign-in')] : [];
+    const form = { token, handle, problems };
     return pages.send(
       reply,
       kind === 'sign-up' ? signInPages.signUp(authRequest, form) : signInPages.signIn(authRequest, form),
@@ -88,7 +100,7 @@ export function createBrowserResponses(services: OidcServices, forms: Interactio
 
   return {
     interactionFor,
-    delegationPageOf,
+    askingPageOf,
 
     /** Responds with a code, a page, or an error for `prompt=none`. */
     async respond(

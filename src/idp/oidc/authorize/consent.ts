@@ -39,9 +39,10 @@ export async function consentPlugin(
       return browser.respond(authRequest, request, reply);
     }
     const { ip } = requestSource(request);
-    if (authRequest.delegation) {
-      pages.keepForm(request, browser.delegationPageOf(authRequest, user, token));
-      const authentication = { ...user, consent: known, isSilent: true, delegates: true };
+    const asking = browser.askingPageOf(authRequest, user, token);
+    if (asking) {
+      pages.keepForm(request, asking);
+      const authentication = { ...user, consent: known, isSilent: true, wasAsked: true };
       const approved = await authorization.approve(authRequest, authentication, ip);
       return sendResponse(pages, reply, approved, 303);
     }

@@ -21,9 +21,14 @@ const hasSignedInFor = ({ pushed }: AuthorizationRequest, { session }: SignedInU
 export function requiredInteraction(
   request: AuthorizationRequest,
   user: SignedInUser | null,
-  { now, hasConsent, canStepUp }: { now: number; hasConsent: boolean; canStepUp: boolean },
+  {
+    now,
+    hasConsent,
+    canStepUp,
+    mustSignIn,
+  }: { now: number; hasConsent: boolean; canStepUp: boolean; mustSignIn: boolean },
 ): InteractionKind | null {
-  const { parameters, client, delegation, hintedSub } = request;
+  const { parameters, client, delegation, details, hintedSub } = request;
   if (asksForSignUp(request) && !(user && hasSignedInFor(request, user))) return 'sign-up';
   if (!user) return 'login';
   const { principal } = user;
@@ -38,11 +43,12 @@ export function requiredInteraction(
   if (
     (asksForLogin && !hasSignedInFor(request, user)) ||
     isTooOld(delegation?.maxSignInAge, user, now) ||
+    mustSignIn ||
     (canStepUp && needsSecondFactor(request, user)) ||
     (hintedSub ?? principal.id) !== principal.id
   )
     return 'login';
-  if (prompts.includes('consent') || delegation) return 'consent';
+  if (prompts.includes('consent') || delegation || details) return 'consent';
   return client.trusted || hasConsent ? null : 'consent';
 }
 

@@ -160,8 +160,8 @@ function signInHref(signInRequest: SignInRequest, mount: string): string {
 /** Where a person goes who has just signed in: the request of the application is answered without another page. */
 export function continueHref(signInRequest: SignInRequest, mount: string): string {
   if ('returnTo' in signInRequest) return mount + signInRequest.returnTo;
-  // The person has just signed in, as the page of a delegation may require.
-  const change = signInRequest.delegation ? { max_age: undefined } : {};
+  // The person has just signed in, as the page of a delegation or of an approval may require.
+  const change = signInRequest.delegation || signInRequest.details ? { max_age: undefined } : {};
   return `${mount}/authorize?${searchOf(signInRequest, { prompt: undefined, ...change })}`;
 }
 
@@ -233,6 +233,17 @@ export function consentPage(
   return pageOf('consent', request, view, asked);
 }
 
+/** Asks a person to approve one action, with what the page of an agent's request shows. */
+export function approvalPage(
+  request: AuthorizationRequest,
+  issuer: string,
+  { target, ...view }: { target: Target; handle: string; token: string },
+): Page {
+  const mount = mountPath(issuer);
+  const links = { action: `${mount}/authorize/consent`, otherAccount: otherAccountHref(request, mount) };
+  return pageOf('approval', request, { ...viewOfTarget(target, false), ...links, ...view });
+}
+
 /** Says what is wrong with a request, with a link to the application, because the address it leads to is not verified. */
 export function refusedRequestPage(
   { client, violation }: ErrorResponse,
@@ -271,21 +282,23 @@ function claimsOfClient({ id, origin, unused, agent }: Client, redirectUri: stri
 
 export function pageOf(
   template: string,
-  { client, redirectUri, scope, targets, parameters, delegation }: AuthorizationRequest,
+  { client, redirectUri, scope, targets, parameters, delegation, details }: AuthorizationRequest,
   view: Record<string, unknown>,
   asked?: MissingConsent,
 ): Page {
   const returnsTo = returnsToOf(redirectUri);
+  const clientName = client.name || returnsTo;
   const isLasting = namesIn(scope).includes('offline_access');
   return {
     template,
     ...(client.logoUri !== undefined && { imageSources: [new URL(client.logoUri).origin] }),
     view: {
       clientLogo: client.logoUri,
-      clientName: client.name || returnsTo,
+      clientName,
       returnsTo,
       // The sign-in allows nothing then: a page of its own asks for it.
-      delegates: delegation !== undefined,
+      ...(delegation && { next: message('delegation.next', { clientName }) }),
+      ...(details && { next: message('approval.next', { clientName }) }),
       ...claimsOfClient(client, redirectUri),
       learns: asked ? learnsFrom(asked.scopes, client) : scopesShown(scope, client),
       resources: shownTargets(targets, asked).map((target) => viewOfTarget(target, isLasting)),

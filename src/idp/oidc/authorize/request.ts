@@ -1,10 +1,13 @@
 import { decodeJwt } from 'jose';
+import { findRefusal } from '../admission.js';
+import type { Approvals } from '../approvals/service.js';
 import { groupsFor, SCOPES, SCOPES_WITHOUT_GROUPS } from '../claims.js';
 import { type DelegationRequest, findDelegationRequest } from '../delegations/request.js';
 import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { findTargets, namesIn, type Target } from '../resources.js';
 import type { OidcShared } from '../shared.js';
+import type { AuthorizationDetail } from '../store.js';
 import type { FormChoice, PushedRequest } from './pushed-request.js';
 import { matchesRedirectUri } from './redirect-uri.js';
 import { type Parameters, RULES, type RuleViolation } from './rules.js';
@@ -20,6 +23,8 @@ export interface AuthorizationRequest {
   targets: readonly Target[];
   /** Present if the person shall let an agent act for them: nothing else is granted then. */
   delegation?: DelegationRequest;
+  /** Present if the person shall approve one action (RFC 9396): nothing else is granted then. */
+  details?: AuthorizationDetail;
   /** The user named by `id_token_hint`: no other principal may be authorized. */
   hintedSub?: string;
   /** Present if the client has pushed the request. */
@@ -50,7 +55,7 @@ const FOREIGN_HINT: RuleViolation = {
 export async function validateAuthorizationRequest(
   parameters: Parameters,
   find: (clientId: string) => Promise<Client | { problem: string } | null>,
-  deps: OidcShared,
+  deps: OidcShared & { approvals: Approvals | undefined },
 ): Promise<ValidationResult> {
   const { client_id: clientId, redirect_uri: redirectUri, scope, id_token_hint: idToken } = parameters;
   const client = clientId ? await find(clientId) : null;
@@ -83,10 +88,11 @@ export async function validateAuthorizationRequest(
     scope: grantedScope(scope, targets, offered, client),
     targets,
   };
-  const delegation = await readDelegation(parameters, targets, client, deps);
-  if (delegation && 'error' in delegation)
-    return { error: { client, redirectUri, parameters, violation: delegation } };
-  const request = delegation ? { ...shared, scope: '', targets: [delegation.target], delegation } : shared;
+  const asked =
+    (await readApproval(parameters, client, deps)) ??
+    (await readDelegation(parameters, targets, client, deps));
+  if (asked && 'error' in asked) return { error: { client, redirectUri, parameters, violation: asked } };
+  const request = asked ? { ...shared, scope: '', ...asked } : shared;
   if (idToken === undefined) return { request };
   const hint = await deps.readHint(idToken);
   if (!hint) return { error: { client, redirectUri, parameters, violation: FOREIGN_HINT } };
@@ -99,9 +105,32 @@ async function readDelegation(
   targets: readonly Target[],
   client: Client,
   { directory, resources }: OidcShared,
-): Promise<DelegationRequest | RuleViolation | null> {
+): Promise<Pick<AuthorizationRequest, 'targets' | 'delegation'> | RuleViolation | null> {
   const isAsked = parameters['requested_actor'] !== undefined && (await resources.hasAny());
-  return isAsked || client.agent ? findDelegationRequest(parameters, targets, client, directory) : null;
+  if (!isAsked && !client.agent) return null;
+  const delegation = await findDelegationRequest(parameters, targets, client, directory);
+  return 'error' in delegation ? delegation : { targets: [delegation.target], delegation };
+}
+
+/** What a person shall approve once. Without the option, the parameter is ignored (RFC 9396 §5). */
+async function readApproval(
+  parameters: Parameters,
+  { agent }: Client,
+  { approvals }: { approvals: Approvals | undefined },
+): Promise<Pick<AuthorizationRequest, 'targets' | 'details'> | RuleViolation | null> {
+  if (!approvals || parameters['authorization_details'] === undefined) return null;
+  if (parameters['requested_actor'] !== undefined)
+    return {
+      error: 'invalid_request',
+      description: 'Send either authorization_details or requested_actor.',
+    };
+  const asked = await approvals.readTarget(parameters, namesIn(parameters['resource']));
+  if ('error' in asked) return asked;
+  const targets = [asked.target];
+  const refusal = agent && findRefusal({ targets, isDelegated: true }, agent);
+  return refusal
+    ? { error: 'access_denied', description: refusal.description }
+    : { targets, ...(asked.details && { details: asked.details }) };
 }
 
 /**
@@ -149,7 +178,7 @@ const SUPPORTED = new Set([
   ...['client_id', 'redirect_uri', 'response_type', 'response_mode', 'scope', 'state', 'nonce'],
   ...['code_challenge', 'code_challenge_method', 'prompt', 'max_age', 'id_token_hint', 'login_hint'],
   ...['acr_values', 'request', 'request_uri', 'ui_locales', 'resource', 'dpop_jkt'],
-  ...['requested_actor', 'delegation_expires_in', 'delegation_max_depth'],
+  ...['requested_actor', 'delegation_expires_in', 'delegation_max_depth', 'authorization_details'],
 ]);
 
 /** The supported parameters of a form, as a query. */

@@ -1,6 +1,7 @@
 import { defined } from '../../../core/kernel/fields.js';
 import { newId, newToken, sha256 } from '../../../core/kernel/secrets.js';
 import { findRefusal, type Refusal } from '../admission.js';
+import type { Approvals } from '../approvals/service.js';
 import type { BackchannelLogout } from '../backchannel/service.js';
 import { acrOf } from '../claims.js';
 import type { Consent } from '../consents.js';
@@ -37,8 +38,8 @@ export interface Authentication {
   session?: SessionDocument | undefined;
   /** Read before the principal is authorized: a later revocation applies to the grant. */
   consent: Consent;
-  /** Whether the person has allowed the delegation that the request asks for, on its page. */
-  delegates?: boolean;
+  /** Whether the person has allowed what the request asks for on a page of its own: a delegation, or one action. */
+  wasAsked?: boolean;
   /** Whether an earlier session is used, without a sign-in. */
   isSilent?: boolean;
 }
@@ -81,6 +82,7 @@ export function createAuthorization(
     interactionTokens: InteractionTokens;
     backchannel: BackchannelLogout;
     sessions: SessionService;
+    approvals: Approvals | undefined;
   },
 ) {
   const { grants, interactionTokens, backchannel, sessions, consents, directory, issuer } = deps;
@@ -138,10 +140,10 @@ export function createAuthorization(
     authentication: Authentication,
     ip: string,
   ): Promise<AuthorizationResponse> => {
-    const { principal, session, isSilent = false, delegates = false } = authentication;
-    const violation = findViolation(request, principal) ?? refuseUnasked(request, delegates);
+    const { principal, session, isSilent = false, wasAsked = false } = authentication;
+    const violation = findViolation(request, principal) ?? refuseUnasked(request, wasAsked);
     if (violation) return errorResponse({ ...request, violation });
-    const { parameters, client, redirectUri, scope, targets, pushed } = request;
+    const { parameters, client, redirectUri, scope, targets, pushed, details } = request;
     // A client that gets a refresh token without consent is listed, so that the person can revoke it.
     const isUnlisted =
       principal.kind === 'human' &&
@@ -167,32 +169,39 @@ export function createAuthorization(
       ...(targets.length > 0 && { resources: scopesOf(targets) }),
       ...(nonce && { nonce }),
       ...(delegation && { delegation }),
+      ...(details && { approval: { ...(client.agent && actingNow(client.agent)), details } }),
       ...(challenge && { challenge }),
       ...(key && { codeKey: key }),
       // The class of the sign-in, whichever was requested (OIDC Core §3.1.2.1).
       ...(acrValues && { acr: acrOf(session?.amr) }),
       ...(session?.amr && { amr: session.amr }),
-      // A delegation outlives the session.
-      ...(session && !delegation && { sid: session.id }),
+      // A delegation outlives the session, and an approval is as those that agents ask for.
+      ...(session && !delegation && !details && { sid: session.id }),
       ...(consent.revocations > 0 && { revocations: consent.revocations }),
       authTime: session?.authTime ?? now,
       createdAt: now,
       codeExpiresAt: now + CODE_LIFETIME_MS,
     };
-    const event = isSilent ? 'login.continued' : 'login.succeeded';
+    const signIn = isSilent ? 'login.continued' : 'login.succeeded';
+    const event = details ? 'approval.approved' : signIn;
     const agent = principal.kind === 'agent' ? principal : request.delegation?.agent;
     const trace = agent && {
       ...{ txn: id, client: client.id },
       agent: agent.id,
       ...defined({ owner: agent.owner, person: request.delegation && principal.id }),
     };
-    const detail = trace ? traced(trace).detail : client.id;
+    const detail =
+      grant.approval && deps.approvals
+        ? deps.approvals.traceOf(grant)
+        : trace
+          ? traced(trace).detail
+          : client.id;
     const usingPushed = pushed && deps.pushed.using(pushed);
     const outcome = await commit([
       usingPushed,
       connection,
       session && sessions.extending(session),
-      session && !delegation ? await backchannel.notice(client, session, scope) : undefined,
+      session && !delegation && !details ? await backchannel.notice(client, session, scope) : undefined,
       grants.inserting(grant),
       audit.entry({ event, subject: principal.id, ip, detail }),
     ]);
@@ -276,13 +285,21 @@ function namedIn({ parameters, hintedSub, pushed }: AuthorizationRequest): Clien
   };
 }
 
-/** A delegation is given by a person who has seen its page, and by nothing else. */
-const refuseUnasked = ({ delegation }: AuthorizationRequest, delegates: boolean): RuleViolation | null =>
-  delegation && !delegates
+/** A delegation and an approval are given by a person who has seen their page, and by nothing else. */
+const refuseUnasked = (
+  { delegation, details }: AuthorizationRequest,
+  wasAsked: boolean,
+): RuleViolation | null =>
+  (delegation || details) && !wasAsked
     ? {
         error: 'access_denied',
-        description: 'Only a person can let an agent act for them, on a page in a browser.',
+        description: 'Only a person can allow this, on a page in a browser.',
       }
     : null;
+
+const actingNow = ({ id, epoch }: Principal) => ({
+  agent: id,
+  ...(epoch !== undefined && { agentEpoch: epoch }),
+});
 
 const isCookie = (value: string): boolean => /^[\w-]{43}$/.test(value);

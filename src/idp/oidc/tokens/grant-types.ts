@@ -45,7 +45,11 @@ export function createGrantTypes(
   const { resources, trust, issuesAssertions, acceptsAssertions, workloads } = deps;
   const issue: Handler<AgentClient> = (agent, request) => issueToAgent(agent, request, deps);
   const exchange: Handler<Client> = (caller, request) => exchangeTokens(caller, request, deps);
-  const redeem: Handler<Client> = (client, request, grant) => redeemCode(client, grant, request, deps);
+  const redeem: Handler<Client> = async (client, request, grant) => {
+    const response = await redeemCode(client, grant, request, deps);
+    if (grant?.approval) await approvals?.recordUse(grant, request.ip);
+    return response;
+  };
   const refresh: Handler<Client> = (client, request) =>
     refreshTokens(client, request.fields['refresh_token'], request, deps);
   const grantTypes: Record<string, GrantType | undefined> = {

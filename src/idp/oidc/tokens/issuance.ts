@@ -98,8 +98,10 @@ export async function findOwner(
     sid === undefined ? [await finding] : await Promise.all([finding, consents.find(sub, clientId)]);
   if (principal?.epoch !== epoch) return null;
   if (delegation && !(await delegations.find(delegation.id))) return null;
-  const agent = approval && (await directory.findPrincipal(approval.agent));
-  if (approval && (!agent || agent.epoch !== approval.agentEpoch)) return null;
+  if (approval?.agent !== undefined) {
+    const agent = await directory.findPrincipal(approval.agent);
+    if (!agent || agent.epoch !== approval.agentEpoch) return null;
+  }
   // Only people can revoke the access of an application.
   if (principal?.kind !== 'human') return principal;
   const current = consent ?? (await consents.find(sub, clientId));

@@ -6,7 +6,6 @@ import { requestSource } from '../../../../core/http/routes.js';
 import type { Effect } from '../../../../core/ops/commit.js';
 import { AMR } from '../../claims.js';
 import type { Consent } from '../../consents.js';
-import type { DelegationRequest } from '../../delegations/request.js';
 import type { Principal } from '../../directory.js';
 import { oidcErrors } from '../../errors.js';
 import { scopesOf } from '../../resources.js';
@@ -204,11 +203,15 @@ export function createInteractionForms(services: OidcServices) {
   };
 }
 
-/** Whether a page of the provider follows: the one that was asked for, which decides who may use it, or that of a delegation. */
+/** Whether a page of the provider follows: the one that was asked for, which decides who may use it, or that of a delegation or an approval. */
 const leadsToPage = (
   signInRequest: SignInRequest,
-): signInRequest is FirstPartyPage | (AuthorizationRequest & { delegation: DelegationRequest }) =>
-  'returnTo' in signInRequest || signInRequest.delegation !== undefined;
+): signInRequest is FirstPartyPage | (AuthorizationRequest & Required<AskedOnPage>) =>
+  'returnTo' in signInRequest ||
+  signInRequest.delegation !== undefined ||
+  signInRequest.details !== undefined;
+
+type AskedOnPage = Pick<AuthorizationRequest, 'delegation' | 'details'>;
 
 function signInRequestOf(resumed: ResumedInteraction): SignInRequest | ErrorResponse {
   if ('returnTo' in resumed) return { returnTo: resumed.returnTo, name: resumed.name };
