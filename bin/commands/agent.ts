@@ -25,6 +25,7 @@ interface DetailOptions extends CommonOptions {
   expires?: number | 'never';
   redirectUris?: string[];
   clientMetadata?: string;
+  notificationEndpoint?: string;
 }
 
 type MintOptions = DetailOptions & { name?: string; key?: string };
@@ -78,13 +79,14 @@ export function define(group: CommandLine): void {
     )
     .action((handle: string, options: DetailOptions) =>
       withPrincipal(handle, async (agent, administration) => {
-        const { owner, purpose, expires, redirectUris, clientMetadata } = options;
+        const { owner, purpose, expires, redirectUris, clientMetadata, notificationEndpoint } = options;
         const change = {
           ...(owner !== undefined && { owner: owner === '' ? null : await readOwner(administration, owner) }),
           ...(purpose !== undefined && { purpose: purpose || null }),
           ...(expires !== undefined && { expiresAt: expires === 'never' ? null : expires }),
           ...(redirectUris && { redirectUris: redirectUris.length > 0 ? redirectUris : null }),
           ...(clientMetadata !== undefined && { clientMetadata: clientMetadata || null }),
+          ...(notificationEndpoint !== undefined && { notificationEndpoint: notificationEndpoint || null }),
         };
         const changed = await administration.agents.change(agent.id, change, COMMAND_SOURCE);
         answer(options, operatorView(changed ?? refuse(agent)));
@@ -137,6 +139,10 @@ const withDetails = (command: CommandLine): CommandLine =>
     .option(
       '--client-metadata <uri>',
       'The address of the metadata with which it presents itself as an OAuth client',
+    )
+    .option(
+      '--notification-endpoint <uri>',
+      'Where it is told that a person has decided on its request for an approval (CIBA ping mode)',
     );
 
 const readOwner = async (administration: ProvisioningAdministration, owner: string): Promise<string> =>
@@ -361,6 +367,7 @@ async function mint(handle: string, options: MintOptions, command: CommandLine):
   const asClient = {
     redirectUris: uris.length > 0 ? uris : undefined,
     clientMetadata: clientMetadata || undefined,
+    notificationEndpoint: options.notificationEndpoint || undefined,
   };
   const details = { handle, ...displayName(command, options), purpose, expiresAt, ...asClient };
   const key = options.key === undefined ? undefined : readJson(command, options.key);

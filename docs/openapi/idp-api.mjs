@@ -224,6 +224,11 @@ export const oauth = {
         'Instead of it, an access token with which the agent acts for the person at the API.',
         { writeOnly: true },
       ),
+      id_token_hint: text('Instead of it, an id_token of the person.', { writeOnly: true }),
+      client_notification_token: text(
+        'Of an agent with a notification endpoint: the bearer token of the request that it gets there.',
+        { writeOnly: true },
+      ),
       binding_message: text('What the agent shows as well, at most 100 characters.'),
       requested_expiry: text('Seconds, at most 600. Default: 300.'),
       ...CLIENT_FIELDS,

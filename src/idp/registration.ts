@@ -14,8 +14,8 @@ import {
 import { clientRegistrationOf, idTokenAlgorithmsOf, uriRulesOf } from './options.js';
 import {
   documentUriProblem,
-  logoutUriProblem,
   metadataIdProblem,
+  noticeUriProblem,
   redirectUriProblem,
 } from './provisioning/client-uris.js';
 import type { Clients, EndClient } from './provisioning/clients.js';
@@ -57,7 +57,7 @@ export async function openRegistration(
       redirectUri: (uri) => redirectUriProblem(uri, strict),
       openRedirectUri: (uri) => redirectUriProblem(uri, strict) ?? openProblem(uri, strict),
       documentUri: documentUriProblem,
-      logoutUri: (uri) => logoutUriProblem(uri, strict),
+      logoutUri: (uri) => noticeUriProblem(uri, strict),
       idTokenAlgorithms: idTokenAlgorithmsOf(values),
     },
     documents,

@@ -106,7 +106,7 @@ function providerMetadata({ issuer, resources, hasGroups, hasRules }: Advertised
     ...(approvals &&
       hasResources && {
         backchannel_authentication_endpoint: `${issuer}/bc-authorize`,
-        backchannel_token_delivery_modes_supported: ['poll'],
+        backchannel_token_delivery_modes_supported: ['poll', 'ping'],
         backchannel_user_code_parameter_supported: false,
       }),
     // RFC 9396 §10

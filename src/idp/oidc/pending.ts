@@ -1,6 +1,7 @@
 import { FUTURE_TOLERANCE_MS, isUnexpired, SECOND } from '../../core/kernel/clock.js';
 import { isSecretOf, newToken } from '../../core/kernel/secrets.js';
-import { type Collection, nullIfTaken, type Write } from '../../core/storage/collection.js';
+import type { CommitPart } from '../../core/ops/commit.js';
+import { type Collection, nullIfTaken } from '../../core/storage/collection.js';
 import type { Client } from './directory.js';
 import { oidcErrors } from './errors.js';
 import { PENDING_LIFETIME_MS } from './grant-tokens.js';
@@ -95,13 +96,13 @@ export function createPendingRequests<T extends PendingRequest>(
       { id }: Pick<PendingRequest, 'id'>,
       decision: Pick<PendingRequest, 'approval'> & { state: 'approved' | 'denied' },
       by: { subject: string; ip: string; detail: string },
-      writes: readonly (Write | undefined)[] = [],
+      parts: readonly CommitPart[] = [],
     ): Promise<boolean> {
       const now = clock.now();
       const expiresAt = { gt: now, lte: now + PENDING_LIFETIME_MS + FUTURE_TOLERANCE_MS };
       const { committed } = await commit([
         requests.changing({ id, state: 'pending', expiresAt }, { set: decision }),
-        ...writes,
+        ...parts,
         audit.entry({ event: `${events}.${decision.state}`, ...by }),
       ]);
       if (committed) return true;

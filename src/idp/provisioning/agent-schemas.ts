@@ -29,6 +29,11 @@ export const agentFields = {
   client_metadata: Type.Optional(
     Type.String({ description: 'The address of the metadata with which the agent presents itself.' }),
   ),
+  backchannel_client_notification_endpoint: Type.Optional(
+    Type.String({
+      description: 'Where the agent is told that a person has decided on its request (CIBA ping mode).',
+    }),
+  ),
   expires_at: Type.Optional(Timestamp),
   last_used_at: Type.Optional(Timestamp),
   self_registered: Type.Optional(
@@ -45,7 +50,11 @@ export const agentView = ({
   ...agent
 }: PrincipalDocument) => ({
   ...defined({ owner, purpose }),
-  ...defined({ redirect_uris: agent.redirectUris, client_metadata: agent.clientMetadata }),
+  ...defined({
+    redirect_uris: agent.redirectUris,
+    client_metadata: agent.clientMetadata,
+    backchannel_client_notification_endpoint: agent.notificationEndpoint,
+  }),
   ...(expiresAt !== undefined && { expires_at: toTimestamp(expiresAt) }),
   ...(lastUsedAt !== undefined && { last_used_at: toTimestamp(lastUsedAt) }),
   self_registered: mintedAt === undefined,

@@ -12,7 +12,7 @@ import { applyChange } from '../../core/storage/semantics.js';
 import type { Groups } from '../groups/service.js';
 import type { Addresses } from './addresses.js';
 import type { AgentUse, AgentUses } from './agent-uses.js';
-import { metadataIdProblem, type UriRules, uriProblems } from './client-uris.js';
+import { metadataIdProblem, noticeUriProblem, type UriRules, uriProblems } from './client-uris.js';
 import type { EndSessions, PrincipalCollection, PrincipalDocument } from './store.js';
 
 /** Who answers for agents, what they are for, and when they end. */
@@ -27,6 +27,8 @@ export interface AgentDetails {
   redirectUris?: string[] | undefined;
   /** The address of its client metadata; no other agent has it. */
   clientMetadata?: string | undefined;
+  /** Where it is told that a person has decided on its request. */
+  notificationEndpoint?: string | undefined;
 }
 
 /** A null removes the value. */
@@ -38,7 +40,14 @@ export const UNUSED_LIFETIME_MS = 30 * DAY;
 /** How precisely the last use is known. */
 const USE_PRECISION_MS = HOUR;
 
-const FIELDS = ['owner', 'purpose', 'expiresAt', 'redirectUris', 'clientMetadata'] as const;
+const FIELDS = [
+  'owner',
+  'purpose',
+  'expiresAt',
+  'redirectUris',
+  'clientMetadata',
+  'notificationEndpoint',
+] as const;
 
 const fieldsOf = (agent: Pick<PrincipalDocument, (typeof FIELDS)[number]>) =>
   Object.fromEntries(FIELDS.map((name) => [name, [agent[name]].flat().join(' ') || undefined]));
@@ -62,7 +71,7 @@ export function createAgents(
 
   /** @throws VALIDATION_ERROR naming every problem */
   const validate = async (change: AgentChange): Promise<void> => {
-    const { owner, purpose, expiresAt, redirectUris, clientMetadata } = change;
+    const { owner, purpose, expiresAt, redirectUris, clientMetadata, notificationEndpoint } = change;
     const problems: ErrorDetail[] = [];
     if (typeof owner === 'string' && !(await isOwner(owner)))
       problems.push({ path: 'owner', message: 'is no active person and no group' });
@@ -74,6 +83,8 @@ export function createAgents(
     // The server decides by its own options whether it reads documents of this machine.
     const problem = clientMetadata ? metadataIdProblem(clientMetadata, uriRules.allowHttp) : null;
     if (problem !== null) problems.push({ path: 'client_metadata', message: problem });
+    const unsafe = notificationEndpoint ? noticeUriProblem(notificationEndpoint, uriRules) : null;
+    if (unsafe !== null) problems.push({ path: 'backchannel_client_notification_endpoint', message: unsafe });
     if (problems.length > 0) throw invalidFields(...problems);
   };
 

@@ -48,10 +48,10 @@ export function metadataIdProblem(text: string, allowsLoopback: boolean): string
 }
 
 /** The rules of redirect URIs for the web: the provider itself calls it. */
-export const logoutUriProblem = (uri: string, rules: UriRules): string | null =>
+export const noticeUriProblem = (uri: string, rules: UriRules): string | null =>
   /^https?:/i.test(uri)
     ? redirectUriProblem(uri, rules)
-    : 'must be an https address, like https://app.example.com/backchannel-logout, or empty for none';
+    : 'must be an https address, like https://app.example.com/notices, or empty for none';
 
 export function uriProblems(field: string, uris: readonly string[], rules: UriRules): ErrorDetail[] {
   return uris.flatMap((uri, index) => {

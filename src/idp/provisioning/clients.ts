@@ -16,7 +16,7 @@ import {
   documentUriProblem,
   isLogoUri,
   LOGO_RULE,
-  logoutUriProblem,
+  noticeUriProblem,
   redirectUriProblem,
   type UriRules,
   uriProblems,
@@ -106,7 +106,7 @@ export function createClients(
     backchannelLogoutUri = '',
     idTokenAlg = 'EdDSA',
   }: ClientChange): void => {
-    const problem = backchannelLogoutUri === '' ? null : logoutUriProblem(backchannelLogoutUri, uriRules);
+    const problem = backchannelLogoutUri === '' ? null : noticeUriProblem(backchannelLogoutUri, uriRules);
     if (redirectUris?.length === 0 && !device)
       throw invalidFields({
         path: 'redirect_uris',

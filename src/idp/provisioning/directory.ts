@@ -108,7 +108,7 @@ export function createDirectory(principals: PrincipalCollection, deps: Directory
         unset: [
           ...(['name', 'email', 'metadata', 'passwordHash', 'secretHash', 'keys'] as const),
           ...(['owner', 'purpose', 'redirectUris', 'clientMetadata', 'expiresAt', 'lastUsedAt'] as const),
-          ...(['workloads', 'workloadRules'] as const),
+          ...(['workloads', 'workloadRules', 'notificationEndpoint'] as const),
           ...ENDING_FIELDS,
         ],
         inc: { epoch: 1 },

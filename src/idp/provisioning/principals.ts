@@ -129,8 +129,9 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     isVouched: boolean,
   ): Promise<PrincipalDocument> => {
     const canonical = canonicalHandle(handle);
-    const { owner, purpose, expiresAt, redirectUris, clientMetadata } = given;
-    const details = defined({ owner, purpose, expiresAt, redirectUris, clientMetadata });
+    const { owner, purpose, expiresAt, redirectUris, clientMetadata, notificationEndpoint } = given;
+    const asClient = { redirectUris, clientMetadata, notificationEndpoint };
+    const details = defined({ owner, purpose, expiresAt, ...asClient });
     await agents.validate(details);
     await throttle.count(CREATIONS, source.ip);
     const now = clock.now();
@@ -141,7 +142,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
         ...(isVouched && { vouchedAt: now }),
       },
     );
-    const presented = [...(redirectUris ?? []), ...[clientMetadata ?? []].flat()];
+    const presented = [redirectUris ?? [], clientMetadata ?? [], notificationEndpoint ?? []].flat();
     const detail = [...(credentials.keys ?? []).map(({ id }) => id), ...presented].join(' ');
     const record = {
       event: 'agent.minted',

@@ -81,6 +81,8 @@ export interface PrincipalDocument {
   redirectUris?: string[];
   /** The address of the metadata with which the agent presents itself as a client. */
   clientMetadata?: string;
+  /** Where the agent is told that a person has decided (CIBA ping mode). Only commands on the host set it. */
+  notificationEndpoint?: string;
   /** When the agent ends. An agent that registered itself has it, and moves it with each use. */
   expiresAt?: number;
   /** When the agent last got a code or a token, with a precision of an hour. */

@@ -1,5 +1,8 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import { approvalRequestCollection } from '../../../src/idp/oidc/approvals/store.js';
+import { logoutNoticeCollection } from '../../../src/idp/oidc/backchannel/store.js';
 import { CIBA_GRANT } from '../../../src/idp/oidc/tokens/request.js';
 import { clientCollection } from '../../../src/idp/provisioning/store.js';
 import { Agent, decodeEntities } from '../../kit/agent.js';
@@ -23,6 +26,7 @@ import {
 import { COMMAND_SOURCE } from '../../kit/operator.js';
 import { addResource, introspect } from '../../kit/resources.js';
 import { sentence } from '../../kit/sentences.js';
+import { waitUntil } from '../../kit/wait.js';
 
 /** A person approves one action of an agent (CIBA, RFC 9396). */
 
@@ -109,7 +113,7 @@ t.test('without the option there is no endpoint, no page and no metadata', async
   const { idp: other, api } = await approvalWorld(t);
   t.match((await other.request('GET', METADATA)).body, {
     backchannel_authentication_endpoint: `${ISSUER}/bc-authorize`,
-    backchannel_token_delivery_modes_supported: ['poll'],
+    backchannel_token_delivery_modes_supported: ['poll', 'ping'],
     authorization_details_types_supported: ['payment'],
   });
   t.ok((await other.request('GET', METADATA)).body.grant_types_supported.includes(CIBA_GRANT));
@@ -532,4 +536,113 @@ t.test('at /authorize and /par, what is asked must be valid; a pushed request wo
 
   const off = await application(t, { approvals: false });
   t.match((await off.ask()).location ?? '', /[?&]code=/, 'without the option, the parameter is ignored');
+});
+
+/** An agent that is told, and what it gets. `status` is what it answers. */
+async function pinged(t: Test) {
+  const world = await approvalWorld(t);
+  const { idp, agent } = world;
+  const received: { authorization: string | undefined; body: string }[] = [];
+  const answering = { status: 204 };
+  const server = createServer(async (request, response) => {
+    const body = Buffer.concat(await request.toArray()).toString();
+    received.push({ authorization: request.headers.authorization, body });
+    response.writeHead(answering.status, { location: '/elsewhere' }).end();
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  const notificationEndpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}/told`;
+  const agents = agentsIn(await idpStore(t, idp), idp);
+  await agents.change(agent.sub, { notificationEndpoint }, COMMAND_SOURCE);
+  const told = (count: number) => waitUntil(`${count} pings`, () => received.length >= count);
+  return { ...world, agents, received, answering, told };
+}
+
+t.test(
+  'an agent with a notification endpoint is told that a person has decided, and polls once',
+  async (t) => {
+    const { idp, ask, poll, decide, received, told } = await pinged(t);
+    for (const wrong of [undefined, '', 'a b', 'ä', 'x'.repeat(1025)])
+      t.match(await ask({ client_notification_token: wrong }), { body: { error: 'invalid_request' } });
+    for (const [n, decision] of (['allow', 'deny'] as const).entries()) {
+      const { body } = await ask({ client_notification_token: `token-${n}` });
+      t.equal(received.length, n, 'nothing before the decision');
+      await decide(body.auth_req_id, decision);
+      await told(n + 1);
+      t.match(received[n], { authorization: `Bearer token-${n}` });
+      t.same(JSON.parse(received[n]?.body ?? ''), { auth_req_id: body.auth_req_id });
+      const answer = await poll(body.auth_req_id);
+      t.equal(answer.status, decision === 'allow' ? 200 : 400);
+    }
+    const { items } = await approvalRequestCollection(await idpStore(t, idp)).page({ sort: 'id', limit: 9 });
+    t.notMatch(JSON.stringify(items), 'token-0', 'what the agent gets is stored sealed');
+  },
+);
+
+t.test('a ping that fails is repeated until the request ends, and shows in no list of logouts', async (t) => {
+  const { idp, ask, decide, received, answering, told } = await pinged(t);
+  const notices = logoutNoticeCollection(await idpStore(t, idp));
+  answering.status = 302;
+  const { body } = await ask({ client_notification_token: 'token' });
+  await decide(body.auth_req_id);
+  await told(1);
+  await waitUntil('the next attempt', async () => {
+    const { items } = await notices.page({ sort: 'id', limit: 9 });
+    return (items[0]?.dueAt ?? 0) >= idp.clock.now() + 30 * SECOND - 1 && items[0]?.attempts === 1;
+  });
+  idp.clock.advance(31 * SECOND);
+  const another = async () => decide((await ask({ client_notification_token: 'other' })).body.auth_req_id);
+  await another();
+  await told(3);
+  t.equal(received.filter(({ authorization }) => authorization === 'Bearer token').length, 2);
+  t.notOk(
+    received.some(({ body }) => body === ''),
+    'no redirect is followed',
+  );
+  t.equal(await notices.count({ failingSince: { gt: 0 } }, 9), 0);
+  idp.clock.advance(6 * MINUTE);
+  answering.status = 200;
+  await another();
+  await waitUntil('the end of all', async () => (await notices.count({}, 9)) === 0);
+  t.equal(received.length, 3, 'what has expired is not sent');
+});
+
+t.test('an endpoint must be https, and without it there is no ping', async (t) => {
+  const { idp, agent, agents, ask, decide, received, poll } = await pinged(t);
+  for (const notificationEndpoint of ['com.example:/x', 'https://a:b@example.com/x', 'nothing', '/x'])
+    await t.rejects(agents.change(agent.sub, { notificationEndpoint }, COMMAND_SOURCE), {
+      code: 'VALIDATION_ERROR',
+    });
+  const { body } = await ask({ client_notification_token: 'token' });
+  await agents.change(agent.sub, { notificationEndpoint: null }, COMMAND_SOURCE);
+  await decide(body.auth_req_id);
+  const notices = logoutNoticeCollection(await idpStore(t, idp));
+  await waitUntil('the end of the notice', async () => (await notices.count({}, 9)) === 0);
+  t.equal((await poll(body.auth_req_id)).status, 200);
+  t.equal(received.length, 0);
+});
+
+t.test('id_token_hint and login_hint_token name the person', async (t) => {
+  const { idp, agent, human, ask, poll, decide } = await approvalWorld(t);
+  const client = await idp.createClient();
+  const browser = await signInAt(idp, human);
+  const consent = await browser.open((await idp.listen()) + authorizePath(client));
+  const { location } = await browser.submit(consent, { decision: 'allow' });
+  const { id_token } = (await idp.redeem(client, codeIn(location))).body;
+  const hinted = await ask({ login_hint: undefined, id_token_hint: id_token });
+  await decide(hinted.body.auth_req_id);
+  const { body } = await poll(hinted.body.auth_req_id);
+  t.equal(claimsOf(body.access_token).sub, human.sub);
+  t.match(await ask({ login_hint: undefined, id_token_hint: 'x' }), { body: { error: 'invalid_request' } });
+  t.match(await ask({ id_token_hint: id_token }), { body: { error: 'invalid_request' } }, 'one hint only');
+
+  const byToken = await ask({ login_hint: undefined, login_hint_token: body.access_token });
+  t.equal(byToken.status, 200, 'a token with which the agent acts for the person');
+  await decide(byToken.body.auth_req_id);
+  t.equal(claimsOf((await poll(byToken.body.auth_req_id)).body.access_token).sub, human.sub);
+  const other = await idp.mintAgent();
+  t.match(await ask({ login_hint: undefined, login_hint_token: body.access_token }, other), {
+    body: { error: 'expired_login_hint_token' },
+  });
+  t.ok(agent);
 });

@@ -236,6 +236,7 @@ async function laboratory(t: Test) {
         if (status instanceof Error) throw status;
         return status;
       },
+      postPing: async () => 204,
     });
     const run = () => service.jobs.send.run({ term: 1, signal: new AbortController().signal });
     return { ...granted, service, notices, sessions, run, store };

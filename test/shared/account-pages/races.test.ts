@@ -90,7 +90,7 @@ function processOn(store: Store, seed = 'a') {
   const deps = oidcOn(store, shared, { directory });
   const sessions = createSessionService(deps);
   const told = oidcOn(store, shared, { directory: { findClient: async () => TOLD_CLIENT } });
-  const backchannel = createBackchannelLogout({ ...told, post: async () => 200 });
+  const backchannel = createBackchannelLogout({ ...told, post: async () => 200, postPing: async () => 204 });
   const authorization = createAuthorization({
     ...{ ...deps, sessions, backchannel },
     directory: { recordUse: async () => undefined } as never,

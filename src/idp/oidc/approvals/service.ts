@@ -7,6 +7,7 @@ import { createExpiryPurge } from '../../../core/ops/purge.js';
 import { fixedWindow } from '../../../core/throttle/throttle.js';
 import { findRefusal } from '../admission.js';
 import type { RuleViolation } from '../authorize/rules.js';
+import type { BackchannelLogout } from '../backchannel/service.js';
 import { AMR } from '../claims.js';
 import { type AgentClient, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
@@ -55,8 +56,10 @@ const REQUESTS_OF_CLIENT = fixedWindow('approval.client', 300, 10 * MINUTE);
 /** Mails to one person of all agents. Further requests wait on the account page. */
 const MAILS_TO_PERSON = fixedWindow('approval.mails', 20, DAY);
 
-export function createApprovals(deps: OidcShared & { sessions: SessionService }) {
-  const { store, jobs, resources, directory, sessions, passkeys, mailApproval, issuer } = deps;
+export function createApprovals(
+  deps: OidcShared & { sessions: SessionService; backchannel: BackchannelLogout },
+) {
+  const { store, jobs, resources, directory, sessions, backchannel, passkeys, mailApproval, issuer } = deps;
   const { throttle, commit, audit, clock, random } = deps;
   const requests = approvalRequestCollection(store);
   jobs.add('approval-request-purge', createExpiryPurge(requests, clock));
@@ -107,9 +110,17 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
 
   /** The person that a hint names. `null` if there is none. @throws invalid_request, expired_login_hint_token */
   const findPerson = async (fields: Fields, agent: Principal, { resource }: Target, ip: string) => {
-    const { login_hint: hint, login_hint_token: token } = fields;
-    if ((hint === undefined) === (token === undefined) || fields['id_token_hint'] !== undefined)
-      throw oidcErrors.invalid_request({ message: 'Send either login_hint or login_hint_token.' });
+    const { login_hint: hint, login_hint_token: token, id_token_hint: idToken } = fields;
+    if ([hint, token, idToken].filter((one) => one !== undefined).length !== 1)
+      throw oidcErrors.invalid_request({
+        message: 'Send one of login_hint, login_hint_token and id_token_hint.',
+      });
+    if (idToken !== undefined) {
+      const read = await deps.readHint(idToken);
+      if (!read)
+        throw oidcErrors.invalid_request({ message: 'id_token_hint is no id_token of this provider.' });
+      return directory.findPrincipal(read.sub);
+    }
     if (hint !== undefined) {
       const named = await directory.findByName(hint);
       return named && directory.findPrincipal(named.id);
@@ -187,6 +198,7 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
       const refusal = findRefusal({ targets: [target], isDelegated: true, ip }, agent);
       if (refusal?.isByScope) throw oidcErrors.invalid_scope({ message: refusal.description });
       if (refusal) throw oidcErrors.invalid_target({ message: refusal.description });
+      const token = agent.notificationEndpoint === undefined ? undefined : readNotificationToken(fields);
       const person = await findPerson(fields, agent, target, ip);
       // By the name that the agent has given, whether or not there is a person.
       const asked = sha256(JSON.stringify([agent.id, fields['login_hint']?.toLowerCase() ?? person?.id]));
@@ -205,6 +217,7 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
         ...(askable && { sub: askable.id }),
         ...(details && { details }),
         ...(bindingMessage !== undefined && { bindingMessage }),
+        ...(token !== undefined && { ping: backchannel.sealPing({ code, token }) }),
         createdAt: now,
         expiresAt: now + expiresIn * SECOND,
         interval: INTERVAL,
@@ -254,7 +267,9 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
       ip: string,
     ): Promise<boolean> {
       const by = { subject: principal.id, ip, detail: traceOfRequest(stored) };
-      if (decision === 'deny') return pending.decide(stored, { state: 'denied' }, by);
+      const { id, agent, ping, expiresAt } = stored;
+      const notice = ping === undefined ? undefined : backchannel.ping(id, agent, ping, expiresAt);
+      if (decision === 'deny') return pending.decide(stored, { state: 'denied' }, by, [notice]);
       if (findRefusal({ targets: [target] }, principal)) return false;
       const approval = {
         sub: principal.id,
@@ -263,7 +278,10 @@ export function createApprovals(deps: OidcShared & { sessions: SessionService })
         authTime: session.authTime,
         approvedAt: clock.now(),
       };
-      return pending.decide(stored, { state: 'approved', approval }, by, [sessions.extending(session)]);
+      return pending.decide(stored, { state: 'approved', approval }, by, [
+        sessions.extending(session),
+        notice,
+      ]);
     },
 
     /**
@@ -289,6 +307,15 @@ function readExpiry(text: string | undefined): number {
   if (!/^[1-9]\d{0,8}$/.test(text))
     throw oidcErrors.invalid_request({ message: 'requested_expiry must be a positive number of seconds.' });
   return Math.min(Number(text), PENDING_LIFETIME_MS / SECOND);
+}
+
+/** With it, the agent recognizes the request that it gets at its own endpoint (CIBA §7.1). @throws invalid_request */
+function readNotificationToken({ client_notification_token: token = '' }: Fields): string {
+  if (/^[\w.~+/-]{1,1024}=*$/.test(token) && token.length <= 1024) return token;
+  throw oidcErrors.invalid_request({
+    message:
+      'An agent with a notification endpoint sends client_notification_token: 1 to 1024 characters of a bearer token.',
+  });
 }
 
 function refusalOf({ error, description: message }: RuleViolation): Error {

@@ -8,6 +8,8 @@ export interface ApprovalRequestDocument extends PendingRequest, GrantedApproval
   sub?: string;
   /** Hash of the client and of the name that it has given for the person. */
   asked: string;
+  /** What the agent gets once it is decided (CIBA ping mode), sealed. */
+  ping?: string;
   /** What the agent shows beside, such as the number of an order. */
   bindingMessage?: string;
 }

@@ -1,4 +1,5 @@
 import { DAY, MINUTE, SECOND, toSeconds } from '../../../core/kernel/clock.js';
+import { createSealed } from '../../../core/kernel/sealed.js';
 import { newId } from '../../../core/kernel/secrets.js';
 import { type Effect, effectOf } from '../../../core/ops/commit.js';
 import type { Job } from '../../../core/ops/jobs.js';
@@ -7,11 +8,11 @@ import { createPurge } from '../../../core/ops/purge.js';
 import type { Page, Write } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
 import type { Client } from '../directory.js';
-import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
+import { PENDING_LIFETIME_MS, REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
 import { MAX_SESSION_LIFETIME_MS } from '../sessions.js';
 import type { OidcShared } from '../shared.js';
 import type { SessionDocument } from '../store.js';
-import type { PostLogoutToken } from './request.js';
+import type { Ping, PostLogoutToken, PostPing } from './request.js';
 import type { EndedSessionsDocument, LogoutNoticeDocument } from './store.js';
 
 interface Attempt {
@@ -46,7 +47,7 @@ const FAILING = { failingSince: { gt: 0 } };
 
 const EVENTS = { 'http://schemas.openid.net/event/backchannel-logout': {} };
 
-export function createBackchannelLogout(deps: OidcShared & { post: PostLogoutToken }) {
+export function createBackchannelLogout(deps: OidcShared & { post: PostLogoutToken; postPing: PostPing }) {
   const { notices, endedSessions, sessionDocuments, directory, keys, post, issuer, wake } = deps;
   const { commit, audit, clock, random, log } = deps;
 
@@ -100,9 +101,21 @@ export function createBackchannelLogout(deps: OidcShared & { post: PostLogoutTok
     return keys.sign(claims, client.idTokenAlg, 'logout+jwt');
   };
 
-  const attempt = async (notice: LogoutNoticeDocument, client: Client, uri: string): Promise<Attempt> => {
+  /** Sends a notice, to where its client wants it now; null if there is nothing to send any more. */
+  const senderOf = async (notice: LogoutNoticeDocument): Promise<(() => Promise<number>) | null> => {
+    if (notice.ping !== undefined) {
+      const uri = (await directory.findPrincipal(notice.clientId))?.notificationEndpoint;
+      const ping = notice.expiresAt > clock.now() ? pings.open(notice.ping) : null;
+      return ping && uri !== undefined ? () => deps.postPing(uri, ping) : null;
+    }
+    const client = await directory.findClient(notice.clientId);
+    const uri = client?.backchannelLogoutUri;
+    return client && uri !== undefined ? async () => post(uri, await createToken(notice, client)) : null;
+  };
+
+  const attempt = async (send: () => Promise<number>): Promise<Attempt> => {
     try {
-      const status = await post(uri, await createToken(notice, client));
+      const status = await send();
       return { failure: status === 200 || status === 204 ? null : `status ${status}`, isReachable: true };
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
@@ -114,18 +127,23 @@ export function createBackchannelLogout(deps: OidcShared & { post: PostLogoutTok
   /** Returns whether the application can be notified of other ended sessions now. */
   const deliver = async (due: LogoutNoticeDocument): Promise<boolean> => {
     const { id, clientId, sub, attempts } = due;
-    const client = await directory.findClient(clientId);
-    const uri = client?.backchannelLogoutUri;
-    if (!client || uri === undefined) {
+    const send = await senderOf(due);
+    if (!send) {
       await notices.deleteOne({ id, attempts });
       return true;
     }
     const leased = await lease(notices, due, clock.now());
     if (!leased) return true;
     const own = { id, attempts: leased.attempts };
-    const { failure, isReachable } = await attempt(leased, client, uri);
+    const { failure, isReachable } = await attempt(send);
     if (failure === null) {
       await notices.deleteOne(own);
+      return isReachable;
+    }
+    if (leased.ping !== undefined) {
+      // Nobody sees to it: the agent polls as well, and the sealed content ends with the request.
+      const retrying = { set: { dueAt: clock.now() + backoffMs(leased.attempts) } };
+      await notices.updateOne(own, retrying);
       return isReachable;
     }
     const failed = { failingSince: leased.failingSince ?? clock.now(), lastFailure: failure };
@@ -161,6 +179,10 @@ export function createBackchannelLogout(deps: OidcShared & { post: PostLogoutTok
     }
   };
 
+  const pings = createSealed<Ping>('ping of an agent', {
+    ...{ keys: deps.seeds, lifetimeMs: PENDING_LIFETIME_MS, clock, random },
+  });
+
   const outdated = () => ({ expiresAt: { lt: clock.now() - RETENTION_MS } });
 
   return {
@@ -192,6 +214,15 @@ export function createBackchannelLogout(deps: OidcShared & { post: PostLogoutTok
         expiresAt,
         attempts: 0,
       });
+    },
+
+    /** What an agent shall get when its request is decided, as it is stored until then. */
+    sealPing: pings.seal,
+
+    /** Tells it to the agent, after the commit of the decision. */
+    ping: (id: string, agent: string, ping: string, expiresAt: number): Effect => {
+      const named = { id, clientId: agent, sub: agent, sid: id, session: id };
+      return effectOf(notices.ensuring({ ...named, ping, expiresAt, attempts: 0, dueAt: clock.now() }), wake);
     },
 
     jobs: {

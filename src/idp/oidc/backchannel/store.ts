@@ -25,6 +25,8 @@ export interface LogoutNoticeDocument {
   failingSince?: number;
   /** Why the latest attempt failed. */
   lastFailure?: string;
+  /** Of an agent whose request was decided, instead of a logout: what it gets, sealed. The request is its session. */
+  ping?: string;
 }
 
 export type LogoutNotices = Collection<LogoutNoticeDocument>;
