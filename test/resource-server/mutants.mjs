@@ -2,6 +2,16 @@
 // biome-ignore format: the rows of a table
 export default [
   {
+    name: 'an approval of another amount passes', file: 'resource-server/service.ts', in: 'createResourceServer',
+    replace: 'isDeepStrictEqual(approved, details)', by: 'approved !== undefined',
+    tests: [['resource-server/mcp', 'Fastify: a tool can need an approval by a person, of exactly this and once']],
+  },
+  {
+    name: 'an approval counts twice', file: 'resource-server/service.ts', in: 'createResourceServer',
+    replace: 'isApproved && (await replay.claim(key, token.expiresAt + SKEW_S * SECOND))', by: 'isApproved',
+    tests: [['resource-server/mcp', 'Fastify: a tool can need an approval by a person, of exactly this and once']],
+  },
+  {
     name: 'tokens for any resource', file: 'resource-server/service.ts', in: 'claimsOf',
     replace: 'audience,', by: '',
     tests: [['resource-server/resource-server', 'only tokens of this issuer for this resource']],

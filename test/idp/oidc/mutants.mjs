@@ -2,6 +2,36 @@
 // biome-ignore format: the rows of a table
 export default [
   {
+    name: 'an old sign-in decides an approval', file: 'idp/oidc/approvals/service.ts', in: 'createApprovals',
+    replace: 'return !isFresh ||', by: 'return false &&',
+    tests: [['idp/oidc/approvals', 'the sign-in must be recent, also when the form is sent']],
+  },
+  {
+    name: 'an old sign-in approves for an application', file: 'idp/oidc/authorize/interaction.ts', in: 'requiredInteraction',
+    replace: 'mustSignIn ||', by: '',
+    tests: [['idp/oidc/approvals', 'at /authorize, the sign-in must be recent, and a password alone approves nothing']],
+  },
+  {
+    name: 'another person decides an approval', file: 'idp/oidc/approvals/service.ts', in: 'createApprovals',
+    replace: 'stored?.sub === sub && pending', by: 'stored && pending',
+    tests: [['idp/oidc/approvals', 'another person, and a browser without a sign-in, see nothing and decide nothing']],
+  },
+  {
+    name: 'a sign-in approves without the page', file: 'idp/oidc/authorize/service.ts', in: 'refuseUnasked',
+    replace: '(delegation || details) && !wasAsked', by: 'delegation && !wasAsked',
+    tests: [['idp/oidc/approvals', 'at /authorize, the sign-in must be recent, and a password alone approves nothing']],
+  },
+  {
+    name: 'an approval keeps the scopes of the provider', file: 'idp/oidc/authorize/request.ts', in: 'validateAuthorizationRequest',
+    replace: "{ ...shared, scope: '', ...asked }", by: '{ ...shared, ...asked }',
+    tests: [['idp/oidc/approvals', 'a person approves one action for an application in the browser, each time']],
+  },
+  {
+    name: 'a type of another resource is approved', file: 'idp/oidc/approvals/details.ts', in: 'readDetails',
+    replace: 'named.length > 0 ?', by: 'false ?',
+    tests: [['idp/oidc/approvals', 'a type that two resources have needs the parameter resource']],
+  },
+  {
     name: 'a request without a scope gets sensitive ones', file: 'idp/oidc/resources.ts', in: 'withDefaultScopes',
     replace: 'sensitive ? [] : [name]', by: '[name]',
     tests: [['idp/oidc/resources', 'without a scope, a resource gives those that are not sensitive']],

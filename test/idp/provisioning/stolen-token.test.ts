@@ -7,6 +7,7 @@ import { factorCollection } from '../../../src/shared/factors/store.js';
 import { passkeyCollection } from '../../../src/shared/passkeys/store.js';
 import { agentsIn, agentWithKey } from '../../kit/agent-keys.js';
 import { basic, PASSWORD } from '../../kit/app.js';
+import { approvalWorld, PAYMENTS } from '../../kit/approvals.js';
 import { asserted, assertion, clientKey } from '../../kit/client-keys.js';
 import { delegationWorld } from '../../kit/delegations.js';
 import { FACTOR_KEY } from '../../kit/factors.js';
@@ -28,7 +29,7 @@ import { linkOf } from './kit.js';
 
 /**
  * The promise: the holder of IDP_ADMIN_TOKEN alone cannot sign in as any existing principal, choose or learn an
- * existing password, add or remove a key or a rule for workloads of an agent, make an agent a client or change where people return to, set up or remove a second factor or a passkey, change a kind, reuse a handle, bring an agent through the form or a reset, let an agent act for a person, become an operator,
+ * existing password, add or remove a key or a rule for workloads of an agent, make an agent a client or change where people return to, set up or remove a second factor or a passkey, change a kind, reuse a handle, bring an agent through the form or a reset, let an agent act for a person, declare or decide an approval, become an operator,
  * open the console or create the link of the first operator. With IDP_INVITE_TOKEN set they create no human either.
  */
 
@@ -264,6 +265,29 @@ t.test('a stolen token makes no agent a client, and changes none that is one', a
   await idp.admin('POST', `/v1/principals/${keyed.sub}/disable`);
   const known = { id: keyed.sub, redirectUri: client.redirectUri };
   t.equal((await idp.authorize(known, undefined, request)).status, 400);
+});
+
+t.test('a stolen token declares no kind of approval, decides none and hears of none', async (t) => {
+  const { idp, api, agent, ask, poll, pathOf } = await approvalWorld(t);
+  const { body } = await ask();
+  const evil = { name: 'payment', sentence: 'Nothing', fields: [] };
+  for (const path of [PAYMENTS, api.id].map(encodeURIComponent))
+    for (const method of ['PUT', 'PATCH', 'POST', 'DELETE'])
+      for (const end of ['', '/approvals', '/approval_types', '/approvals/payment'])
+        await idp.admin(method, `/v1/resources/${path}${end}`, { approvals: [evil], approval_types: [evil] });
+  const { resources } = (await idp.admin('GET', '/v1/resources')).body;
+  t.match(resources[0].approval_types, [
+    { type: 'payment', sentence: 'Pay {amount} {currency} to {creditor}' },
+  ]);
+  for (const method of ['GET', 'POST'])
+    t.not((await idp.admin(method, pathOf(body.auth_req_id), { form: 'x', decision: 'allow' })).status, 200);
+  t.match(await poll(body.auth_req_id), { body: { error: 'authorization_pending' } });
+  const endpoint = 'https://evil.test/told';
+  const fields = { backchannel_client_notification_endpoint: endpoint, notificationEndpoint: endpoint };
+  await idp.admin('POST', '/v1/agents', { handle: 'mine@example.test', ...fields });
+  for (const path of [`/v1/agents/${agent.sub}`, `/v1/principals/${agent.sub}`])
+    for (const method of ['PUT', 'PATCH', 'POST']) await idp.admin(method, path, fields);
+  t.notMatch((await idp.admin('GET', '/v1/principals')).text, 'evil.test');
 });
 
 t.test('a client created with a stolen token is not trusted, and no client can be changed', async (t) => {

@@ -34,7 +34,11 @@ const FIELDS =
 const NAMES: Record<string, Record<string, string>> = {
   'docs/accounts.md': { email: 'string', password: 'string' },
   'docs/api-keys.md': { listFiles: '(userId: string) => Promise<string[]>' },
-  'docs/agents-in-your-api.md': { listFiles: '(userId: string) => Promise<string[]>' },
+  'docs/agents-in-your-api.md': {
+    listFiles: '(userId: string) => Promise<string[]>',
+    readPayment: '(body: unknown) => { amount: number; creditor: string }',
+    pay: '(payment: object) => Promise<object>',
+  },
   'docs/billing-limits.md': { request: "import('fastify').FastifyRequest" },
   'docs/billing-plans.md': {
     request: "import('fastify').FastifyRequest",
