@@ -311,7 +311,7 @@ function readExpiry(text: string | undefined): number {
 
 /** With it, the agent recognizes the request that it gets at its own endpoint (CIBA §7.1). @throws invalid_request */
 function readNotificationToken({ client_notification_token: token = '' }: Fields): string {
-  if (/^[\w.~+/-]{1,1024}=*$/.test(token) && token.length <= 1024) return token;
+  if (/^[\w.~+/=-]{1,1024}$/.test(token)) return token;
   throw oidcErrors.invalid_request({
     message:
       'An agent with a notification endpoint sends client_notification_token: 1 to 1024 characters of a bearer token.',
