@@ -44,18 +44,20 @@ export function createReadPrincipal(
 ) {
   const findPerson = findActive(people, clock);
 
-  const hasOwner = async ({ owner }: PrincipalDocument): Promise<boolean> => {
-    if (owner === undefined) return true;
+  /** What people call the owner; `null` if there is none any more. */
+  const findOwner = async (owner: string): Promise<string | null> => {
     const group = groupIn(owner);
-    return group === undefined ? (await findPerson(owner)) !== null : groups.has(group);
+    if (group === undefined) return (await findPerson(owner))?.handle ?? null;
+    return (await groups.has(group)) ? group : null;
   };
 
   /** Adds what decides about the principal; `null` unless it is active. */
   const complete = async (found: PrincipalDocument | null): Promise<Principal | null> => {
     const principal = await groups.withGroups(found);
     if (principal?.kind !== 'agent') return principal;
-    const [isOwned, granted] = await Promise.all([hasOwner(principal), permissions.of(principal)]);
-    return isOwned ? { ...principal, permissions: granted } : null;
+    const { owner } = principal;
+    const [ownerName, granted] = await Promise.all([owner && findOwner(owner), permissions.of(principal)]);
+    return ownerName === null ? null : { ...principal, ownerName, permissions: granted };
   };
 
   const findPrincipal = async (sub: string): Promise<Principal | null> => complete(await findPerson(sub));

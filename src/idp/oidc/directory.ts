@@ -14,6 +14,8 @@ import type { Permission } from './permits.js';
 export interface Principal extends PrincipalDocument {
   groups: readonly string[];
   permissions?: readonly Permission[];
+  /** What people call the owner of an agent. */
+  ownerName?: string | undefined;
 }
 
 /** Whether the principal has registered itself, so that its name is its own claim. */

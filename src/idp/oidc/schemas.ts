@@ -107,7 +107,7 @@ export const oidcOptions = {
   }),
   backchannelPrivateNetworks: flag(
     'IDP_BACKCHANNEL_PRIVATE_NETWORKS',
-    '1 lets idp tell applications in private networks, and without TLS, about ended sessions (`backchannel_logout_uri`). Outside production it always does.',
+    '1 lets idp tell applications in private networks, and without TLS, about ended sessions (`backchannel_logout_uri`), and agents about decided approvals (`--notification-endpoint`). Outside production it always does.',
   ),
   deviceFlow: flag(
     'IDP_DEVICE_FLOW',

@@ -4,11 +4,15 @@ import { systemRandom } from '../../../src/core/kernel/secrets.js';
 import { createCommit } from '../../../src/core/ops/commit.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { grantCollection } from '../../../src/idp/oidc/store.js';
+import { CIBA_GRANT } from '../../../src/idp/oidc/tokens/request.js';
+import { EVERY_AGENT } from '../../../src/idp/permissions/store.js';
 import { clientCollection } from '../../../src/idp/provisioning/store.js';
 import { registrationTokenCollection } from '../../../src/idp/registration/store.js';
 import { createRegistrationTokens } from '../../../src/idp/registration/tokens.js';
 import { onEngines } from '../../core/storage/engines.js';
-import { type Answer, basic, PASSWORD, parseJson } from '../../kit/app.js';
+import { Agent } from '../../kit/agent.js';
+import { type Answer, auditOf, basic, PASSWORD, parseJson } from '../../kit/app.js';
+import { DETAILS, PAYMENT, PAYMENTS } from '../../kit/approvals.js';
 import { asserted, assertion, clientKey } from '../../kit/client-keys.js';
 import { SILENT_AUDIT } from '../../kit/effects.js';
 import {
@@ -24,9 +28,12 @@ import {
   refreshing,
   SEED,
 } from '../../kit/idp.js';
+import { COMMAND_SOURCE } from '../../kit/operator.js';
 import { compiled, startProgram } from '../../kit/process.js';
+import { FILES_INPUT, resourcesIn } from '../../kit/resources.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { dpopKey } from '../../kit/token-issuer.js';
+import { waitUntil } from '../../kit/wait.js';
 
 /** Four processes on one store, each with the most verbose log. */
 
@@ -63,6 +70,7 @@ async function start(t: Test, databaseUri: string) {
     databaseUri,
     logLevel: 'trace',
     clientRegistration: true,
+    approvals: true,
   };
   const programs = Array.from({ length: PROCESSES }, () =>
     startProgram(t, compiled('test/kit/idp-server.js'), { args: [JSON.stringify(options)] }),
@@ -77,7 +85,7 @@ async function start(t: Test, databaseUri: string) {
   const agent = await admin('/v1/agents', { handle: 'agent@example.test' });
   const signedIn = { authorization: basic(agent.handle, agent.password) };
   return {
-    ...{ programs, url, urls, store, admin, client, signedIn },
+    ...{ programs, url, urls, store, admin, client, agent, signedIn },
     secrets: [client.secret, agent.password, ADMIN_TOKEN, SEED, PASSWORD] as string[],
     async codeFor(more: Parameters = {}, by: RegisteredClient = client) {
       const { headers } = await send(url + authorizePath(by, more), { headers: signedIn });
@@ -212,11 +220,123 @@ async function races(
   });
 }
 
+/** Of Allow, Deny and the end of a request, one counts in all processes together, and gives at most one token. */
+async function decisions(
+  t: Test,
+  { url, urls, store, agent, secrets, spread }: Awaited<ReturnType<typeof start>>,
+): Promise<void> {
+  const resources = resourcesIn(store, { clock: systemClock, random: systemRandom });
+  await resources.add(PAYMENTS, { ...FILES_INPUT, name: 'Payments' }, COMMAND_SOURCE);
+  await resources.changeApprovals(PAYMENTS, { add: PAYMENT }, COMMAND_SOURCE);
+  await resources.permissions.allow(EVERY_AGENT, PAYMENTS, {}, COMMAND_SOURCE);
+  const handle = 'ada@example.test';
+  await send(`${url}/v1/accounts`, json({ handle, password: PASSWORD, kind: 'human' }));
+  const headers = { authorization: basic(agent.sub, agent.password) };
+  const browser = new Agent({ origin: url });
+
+  /** A request whose page is open, for so many seconds. */
+  const ask = async (seconds = 60) => {
+    const fields = { authorization_details: JSON.stringify([DETAILS]), login_hint: handle };
+    const asked = form({ ...fields, requested_expiry: String(seconds) });
+    const { body } = await send(`${url}/bc-authorize`, { ...asked, headers });
+    secrets.push(body.auth_req_id);
+    const end = Date.now() + seconds * 1000;
+    const id = body.auth_req_id.slice(3, 35);
+    let page = await browser.open(`${url}/approve/apr_${id}`);
+    if (page.status === 401) page = await browser.submit(page, { handle, password: PASSWORD });
+    const { fields: hidden } = page.form(`/approve/apr_${id}`);
+    const decide = (decision: string) => ({
+      ...form({ ...hidden, decision }),
+      headers: { cookie: browser.cookieHeader('/approve'), accept: 'text/html' },
+    });
+    const polling = () => ({ ...form({ grant_type: CIBA_GRANT, auth_req_id: body.auth_req_id }), headers });
+    return {
+      decide: async (decision: string, origin: string) =>
+        titleOf(await fetch(`${origin}/approve/apr_${id}`, decide(decision))),
+      poll: async (origin: string) => (await send(`${origin}/token`, polling())).body,
+      pollEverywhere: async () => (await spread(USES, '/token', polling)).map((answer) => answer.body),
+      end,
+      ended: () => waitUntil('the end of the request', () => Date.now() >= end),
+      audited: async (event: string) =>
+        (await auditOf(store)).filter((one) => one.event === event && one.detail?.includes(`gr_${id}`))
+          .length,
+    };
+  };
+  const titleOf = async (response: Response) => /<h1>([^<]*)/.exec(await response.text())?.[1];
+  const tokensIn = (answers: { access_token?: string }[]) =>
+    answers.flatMap(({ access_token: token }) => token ?? []);
+
+  await t.test('of Allow and Deny at once, one counts', async (t) => {
+    for (let round = 0; round < ROUNDS; round++) {
+      const { decide, pollEverywhere, audited } = await ask();
+      const shown = await Promise.all(
+        Array.from({ length: USES }, (_, index) =>
+          decide((index + round) % 2 ? 'allow' : 'deny', urls[index % PROCESSES] ?? url),
+        ),
+      );
+      const [title, ...others] = new Set(shown);
+      t.same(others, [], 'every page says the same');
+      const isAllowed = title === 'Allowed';
+      t.ok(isAllowed || title === 'Denied', String(title));
+      t.equal(tokensIn(await pollEverywhere()).length, isAllowed ? 1 : 0);
+      t.equal(await audited('approval.approved'), isAllowed ? 1 : 0);
+      t.equal(await audited('approval.denied'), isAllowed ? 0 : 1);
+    }
+  });
+
+  await t.test('the first decision stays, in another process as well', async (t) => {
+    for (const [first, then, title] of [
+      ['allow', 'deny', 'Allowed'],
+      ['deny', 'allow', 'Denied'],
+    ] as const) {
+      const { decide, pollEverywhere } = await ask();
+      t.equal(await decide(first, url), title);
+      t.equal(await decide(then, urls[1] ?? url), title);
+      t.equal(tokensIn(await pollEverywhere()).length, first === 'allow' ? 1 : 0);
+    }
+  });
+
+  await t.test('no decision counts after the end, and no token comes after it', async (t) => {
+    const early = await ask(2);
+    t.equal(await early.decide('allow', url), 'Allowed');
+    const late = await ask(1);
+    await late.ended();
+    for (const decision of ['allow', 'deny'])
+      t.equal(await late.decide(decision, urls[1] ?? url), 'Nothing to decide');
+    await early.ended();
+    for (const { pollEverywhere } of [early, late])
+      t.ok((await pollEverywhere()).every(({ error }) => error === 'expired_token'));
+    t.equal(await late.audited('approval.approved'), 0);
+  });
+
+  await t.test('of Allow and the end at once, one counts', async (t) => {
+    for (let round = 0; round < ROUNDS; round++) {
+      const { decide, poll, pollEverywhere, audited, end } = await ask(1);
+      const attempts = urls.map(async (origin) => {
+        const begin = end - 10 * round;
+        await waitUntil('the end of the request', () => Date.now() >= begin, { everyTurn: true });
+        for (;;) {
+          await decide('allow', origin);
+          const answer = await poll(origin);
+          if (!['authorization_pending', 'slow_down'].includes(answer.error)) return answer;
+        }
+      });
+      const answers = await Promise.all(attempts);
+      const count = tokensIn([...answers, ...(await pollEverywhere())]).length;
+      t.ok(count <= 1);
+      t.equal(await audited('approval.used'), count);
+      t.ok((await audited('approval.approved')) <= 1);
+      t.same(tokensIn(await pollEverywhere()), [], 'afterwards there is none');
+    }
+  });
+}
+
 await onEngines((engine, fresh) => {
   t.test(`four processes share one store of ${engine}`, async (t) => {
     const started = await start(t, fresh(t));
     const { programs, url, client, secrets, codeFor } = started;
     await t.test('every race has one winner', (t) => races(t, started));
+    await t.test('a person decides once', (t) => decisions(t, started));
 
     await t.test('logs contain no secret and no query, whatever fails', async (t) => {
       const canary = 'canary-5QmXv8';

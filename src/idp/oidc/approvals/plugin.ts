@@ -24,7 +24,7 @@ export async function approvalsPlugin(
   fastify: FastifyTypebox,
   services: OidcServices & { approvals: Approvals },
 ): Promise<void> {
-  const { approvals, signIn, pages, directory, issuer, clock } = services;
+  const { approvals, signIn, pages, issuer, clock } = services;
   const { mustSignIn } = approvals;
   const config = access('public', { page: true });
 
@@ -52,7 +52,7 @@ export async function approvalsPlugin(
     const found = await approvals.find(id, user.principal.id);
     if (found?.stored.state !== 'pending') return sendOutcome(reply, found);
     if (await mustSignIn(user)) return sendSignIn(request, reply, id, user);
-    return pages.send(reply, await pageOf(found, user));
+    return pages.send(reply, pageOf(found, user));
   });
 
   fastify.post(
@@ -66,7 +66,7 @@ export async function approvalsPlugin(
       const found = await approvals.find(id, user.principal.id);
       if (found?.stored.state !== 'pending') return sendOutcome(reply, found);
       if (await mustSignIn(user)) return sendSignIn(request, reply, id, user);
-      if (!formsOf(user, id).isValid(form)) return pages.send(reply.code(403), await pageOf(found, user));
+      if (!formsOf(user, id).isValid(form)) return pages.send(reply.code(403), pageOf(found, user));
       await approvals.decide(found, decision, user, requestSource(request).ip);
       // Another form may have been faster, or the request has ended in between.
       return sendOutcome(reply, await approvals.find(id, user.principal.id));
@@ -101,12 +101,7 @@ export async function approvalsPlugin(
     resourceName: target.resource.name,
   });
 
-  const ownerOf = async (owner: string): Promise<string> =>
-    owner.startsWith('group:')
-      ? owner.slice('group:'.length)
-      : ((await directory.findPrincipal(owner))?.handle ?? owner);
-
-  async function pageOf(request: ApprovalRequest, user: User): Promise<Page> {
+  function pageOf(request: ApprovalRequest, user: User): Page {
     const { stored, agent, target } = request;
     const { details, bindingMessage } = stored;
     return {
@@ -118,7 +113,7 @@ export async function approvalsPlugin(
         ...namesIn(request),
         agentHandle: agent.handle,
         isAgentUnverified: isSelfRegistered(agent),
-        owner: agent.owner === undefined ? undefined : await ownerOf(agent.owner),
+        owner: agent.ownerName,
         purpose: agent.purpose,
         ...viewOfTarget(target, false),
         ...viewOf(details, target),
