@@ -2,7 +2,7 @@ import { defineOptions, readSecret, resolveOptions } from '../core/config/option
 import { createPublicUrl } from '../core/config/public-url.js';
 import { createMessages } from '../core/http/messages.js';
 import { systemRandom } from '../core/kernel/secrets.js';
-import { type AuditRecord, createAudit } from '../core/ops/audit.js';
+import { auditCollection, createAudit } from '../core/ops/audit.js';
 import { createCommandContext, type ModuleContext } from '../core/server/module-context.js';
 import { idpServerSchema } from '../core/server/options.js';
 import { openExistingStore, openStore } from '../core/storage/open.js';
@@ -138,7 +138,7 @@ export async function openProvisioning(warn: (message: string) => void, { create
         ? undefined
         : createReceipts({
             ...context,
-            records: store.collection<AuditRecord>('audit'),
+            records: auditCollection(store),
             keys: createKeys({ seeds: [seed] }),
           }),
     /** Removes the second factor of a person; false without one. */

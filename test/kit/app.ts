@@ -3,7 +3,7 @@ import type { InjectOptions } from 'fastify';
 import type { Test } from 'tap';
 import type { AuditRecord } from '../../src/core/ops/audit.js';
 import type { Server } from '../../src/core/server/assembly.js';
-import type { Store } from '../../src/core/storage/collection.js';
+import type { Collection, Store } from '../../src/core/storage/collection.js';
 import { openStore } from '../../src/core/storage/open.js';
 import { type CreateServerOptions, createServer } from '../../src/saas/server.js';
 import { type FakeClock, fakeClock } from './clock.js';
@@ -148,21 +148,25 @@ export async function storeOf(t: Test, app: SaasApp): Promise<Store> {
   return openAt(t, app.databaseUri);
 }
 
-const uris = new WeakMap<Store, string>();
+type AuditIn = (store: Store) => Collection<AuditRecord>;
+
+/** Where a store is, and its audit. */
+const opened = new WeakMap<Store, { uri: string; auditIn: AuditIn }>();
+
+const plainAudit: AuditIn = (store) => store.collection<AuditRecord>('audit');
 
 /** A store of any engine, until the end of the test. */
-export async function openAt(t: Test, uri: string): Promise<Store> {
+export async function openAt(t: Test, uri: string, auditIn = plainAudit): Promise<Store> {
   const store = await openStore(uri);
-  uris.set(store, uri);
+  opened.set(store, { uri, auditIn });
   t.teardown(() => store.close());
   return store;
 }
 
 /** The audit records, the oldest first; equal times in the order of insertion if the store is from `openAt`. */
 export async function auditOf(store: Store): Promise<AuditRecord[]> {
-  const records = store.collection<AuditRecord>('audit');
-  const { items } = await records.page({ sort: 'id', limit: 1000 });
-  const uri = uris.get(store);
+  const { uri, auditIn = plainAudit } = opened.get(store) ?? {};
+  const { items } = await auditIn(store).page({ sort: 'id', limit: 1000 });
   if (uri === undefined || items.length === 0) return items;
   // The ids of one moment are random, and the clock of a test stands still.
   const inserted = await idsAsInserted(uri, 'audit');

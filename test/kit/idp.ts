@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { sha256 } from '../../src/core/kernel/secrets.js';
+import { auditCollection } from '../../src/core/ops/audit.js';
 import type { Server } from '../../src/core/server/assembly.js';
 import type { Store } from '../../src/core/storage/collection.js';
 import { type CreateIdentityServerOptions, createIdentityServer } from '../../src/idp/server.js';
@@ -171,7 +172,7 @@ export async function idpApp(t: Test, options: IdpAppOptions = {}): Promise<IdpA
 
 /** The provider's store through a separate connection, as another process would open it. */
 export async function idpStore(t: Test, { databaseUri }: IdpApp): Promise<Store> {
-  return openAt(t, databaseUri);
+  return openAt(t, databaseUri, auditCollection);
 }
 
 /** The address to which a client sends a browser. Public clients add a code challenge. */

@@ -32,6 +32,8 @@ export interface AuditRecord {
   ip: string;
   /** Additional information, chosen by the program or the operator. Only `client.refused` repeats what a client has sent. */
   detail?: string;
+  /** The authorization under which an agent acted, whose records have an index. Its detail names it as well. */
+  txn?: string;
   /** Number of failed attempts in a summary, whose `ip` is an address block or `several`. */
   count?: number;
 }
@@ -133,8 +135,11 @@ export interface AuditDependencies {
 }
 
 /** Without an index of subjects, which would more than double the bytes written per sign-in. */
+export const auditCollection = (store: Store): Collection<AuditRecord> =>
+  store.collection<AuditRecord>('audit', { sparse: ['txn'] });
+
 export function createAudit(store: Store, deps: AuditDependencies): AuditLog {
-  return recordingIn(store.collection<AuditRecord>('audit'), deps);
+  return recordingIn(auditCollection(store), deps);
 }
 
 /** The records of an audit that can be listed by subject. */

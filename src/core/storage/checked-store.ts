@@ -67,8 +67,8 @@ export function checkedStore(engine: Engine): Store {
 
 /** The properties in which two declarations of a collection must be equal; only those of indexes are ordered. */
 function declarationKey<T>(declaration: Declaration<T>): unknown[] {
-  const { fields = [], numbers = [], booleans = [], unique = [], indexes = [] } = declaration;
-  return [...[fields, numbers, booleans, unique].map((some) => [...some].sort()), indexes];
+  const { fields = [], numbers = [], booleans = [], unique = [], indexes = [], sparse = [] } = declaration;
+  return [...[fields, numbers, booleans, unique, sparse].map((some) => [...some].sort()), indexes];
 }
 
 type Documents = Collection<{ id: string }>;

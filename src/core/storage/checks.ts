@@ -9,6 +9,7 @@ export interface Shape {
   readonly name: string;
   readonly unique: readonly string[];
   readonly indexes: readonly (readonly string[])[];
+  readonly sparse: readonly string[];
   /** Fields that a filter or sort may name, and the type of their values. */
   readonly declared: ReadonlyMap<string, FieldType>;
   /** Fields that are strings in every document: `id` and the unique ones. */
@@ -36,8 +37,9 @@ export function shapeOf<T>(name: string, declaration: Declaration<T>): Shape {
   const unique: readonly string[] = declaration.unique ?? [];
   const indexes: readonly (readonly string[])[] = declaration.indexes ?? [];
   const { fields = [], numbers = [], booleans = [] } = declaration;
+  const sparse: readonly string[] = declaration.sparse ?? [];
   const required = new Set(['id', ...unique]);
-  const strings = [...required, ...fields, ...indexes.flat()];
+  const strings = [...required, ...fields, ...indexes.flat(), ...sparse];
   const declared = new Map<string, FieldType>([
     ...strings.map((field) => [field, 'string'] as const),
     ...numbers.map((field) => [field, 'number'] as const),
@@ -49,7 +51,7 @@ export function shapeOf<T>(name: string, declaration: Declaration<T>): Shape {
   if (bad !== null) throw new TypeError(`${name}: ${JSON.stringify(bad)} cannot be declared`);
   if (name.endsWith('_view')) throw new TypeError(`${name} is the name of a view`);
   const { view } = declaration;
-  return { name, unique, indexes, declared, required, ...(view && { view }) };
+  return { name, unique, indexes, sparse, declared, required, ...(view && { view }) };
 }
 
 /** Validates a filter with at least one condition. */

@@ -123,7 +123,7 @@ export interface Estimate {
 export const EXACT_COUNT_LIMIT = 10_000;
 
 /**
- * The fields of a collection that filters and sorting may use. Those with an index are in `unique` or `indexes`; the others are for
+ * The fields of a collection that filters and sorting may use. Those with an index are in `unique`, `indexes` or `sparse`; the others are for
  * conditions beside an id or an indexed field.
  */
 export interface Declaration<T> {
@@ -135,6 +135,8 @@ export interface Declaration<T> {
   booleans?: readonly FieldOf<T, boolean>[];
   unique?: readonly UniqueField<T>[];
   indexes?: readonly (readonly DeclaredField<T>[])[];
+  /** Fields with strings that few documents have. Each has an index of those documents, by which `null` is not found. */
+  sparse?: readonly FieldOf<T, string>[];
   view?: View<T>;
 }
 

@@ -94,17 +94,22 @@ interface Index {
   name: string;
   isUnique: boolean;
   fields: string[];
+  /** ` WHERE …`, for an index of some documents. */
+  where: string;
 }
 
 /** Field and collection names contain no dot or space, so these index names are unambiguous. */
-export function indexesOf({ name, unique, indexes }: Shape): Index[] {
+export function indexesOf({ name, unique, indexes, sparse }: Shape): Index[] {
+  const index = (title: string, fields: string[], more: Partial<Index> = {}): Index => ({
+    ...{ name: `${name}.${title}`, isUnique: false, fields, where: '' },
+    ...more,
+  });
   return [
-    ...unique.map((field) => ({ name: `${name}.${field} unique`, isUnique: true, fields: [field] })),
+    ...unique.map((field) => index(`${field} unique`, [field], { isUnique: true })),
     // With the id at the end, the index has the order of `page`.
-    ...indexes.map((fields) => ({
-      name: `${name}.${fields.join('.')}`,
-      isUnique: false,
-      fields: [...new Set([...fields, 'id'])],
-    })),
+    ...indexes.map((fields) => index(fields.join('.'), [...new Set([...fields, 'id'])])),
+    ...sparse.map((field) =>
+      index(`${field} sparse`, [field, 'id'], { where: ` WHERE ${quoteIdentifier(field)} IS NOT NULL` }),
+    ),
   ];
 }

@@ -2,7 +2,7 @@ import type { TObject, TOptional, TString } from 'typebox';
 import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { httpErrors } from '../../core/kernel/errors.js';
-import type { AuditRecord, Operator } from '../../core/ops/audit.js';
+import { auditCollection, type Operator } from '../../core/ops/audit.js';
 import { createAuditSearch } from '../../core/ops/audit-search.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Console } from '../../shared/console-kit/console.js';
@@ -64,7 +64,7 @@ export function createConsoleSources(
     },
     /** Absent unless clients may name themselves. */
     metadataClients: registration?.metadataClients,
-    audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), entry: audit.entry },
+    audit: { ...createAuditSearch(auditCollection(store)), entry: audit.entry },
     /** Absent without a mail server. */
     mails: email?.administration,
   };

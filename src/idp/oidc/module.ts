@@ -1,5 +1,5 @@
 import { authenticatedByRoute, type FastifyTypebox } from '../../core/http/routes.js';
-import type { AuditRecord } from '../../core/ops/audit.js';
+import { auditCollection } from '../../core/ops/audit.js';
 import type { createApprovals } from './approvals/service.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { pathMetadataPlugin } from './discovery.js';
@@ -48,7 +48,7 @@ export function createOidcModule(
     /** Absent if they are not enabled. */
     approvals,
     delegations: options.granted.delegations,
-    receipts: createReceipts({ ...services, records: context.store.collection<AuditRecord>('audit') }),
+    receipts: createReceipts({ ...services, records: auditCollection(context.store) }),
     logoutFailures: backchannel.failures,
     /** The public keys, those of one algorithm in the order of their configuration. */
     publishedKeys: publishedKeys(context.values, keys),

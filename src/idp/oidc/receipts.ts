@@ -1,11 +1,8 @@
-import { CLOCK_SKEW_MS, type Clock, toSeconds } from '../../core/kernel/clock.js';
+import { type Clock, toSeconds } from '../../core/kernel/clock.js';
 import { type AuditRecord, toAuditView } from '../../core/ops/audit.js';
-import { auditIdsFrom } from '../../core/ops/audit-search.js';
 import type { Collection } from '../../core/storage/collection.js';
-import { pagesOf } from '../../core/storage/pages.js';
-import { MAX_LIFETIME_WITHOUT_REFRESH_MS, REFRESH_MAX_LIFETIME_MS } from './grant-tokens.js';
 import type { Keys } from './keys.js';
-import { type Trace, traceIn } from './traces.js';
+import type { Trace } from './traces.js';
 
 /** Receipts: what agents did with one authorization, signed with the keys of the provider. */
 
@@ -27,7 +24,7 @@ export interface Receipt {
   iat: number;
   txn: string;
   count: number;
-  /** Whether all records since the beginning were read. */
+  /** False if there are more records than it names. */
   complete: boolean;
   /** The oldest first. */
   actions: Action[];
@@ -38,14 +35,17 @@ export type SignedReceipt = Receipt & { receipt: string };
 
 export type Receipts = ReturnType<typeof createReceipts>;
 
-/** Records that are read for one receipt, and those that it names at most. */
-const MAX_SCANNED = 200_000;
+/** The records that one receipt names. */
 const MAX_ACTIONS = 1000;
 
-/** Everything that is issued from an authorization has ended after this time. */
-const MAX_LIFETIME_MS = REFRESH_MAX_LIFETIME_MS + MAX_LIFETIME_WITHOUT_REFRESH_MS;
+const TXN = /^gr_[0-9a-f]{32}$/;
 
-const TXN = /^gr_([0-9a-f]{12})[0-9a-f]{20}$/;
+/** What a record of an authorization says. */
+function actionOf(record: AuditRecord): Action {
+  const { id, at, event, detail } = toAuditView(record);
+  const { txn: _, ...trace } = JSON.parse(detail ?? '{}') as Trace;
+  return { id, at, event, ...trace };
+}
 
 export function createReceipts({
   records,
@@ -58,24 +58,6 @@ export function createReceipts({
   issuer(): string;
   clock: Clock;
 }) {
-  const read = async (txn: string, begun: number): Promise<{ actions: Action[]; isComplete: boolean }> => {
-    const actions: Action[] = [];
-    const until = begun + MAX_LIFETIME_MS + CLOCK_SKEW_MS;
-    const where = { id: { gte: auditIdsFrom(begun - CLOCK_SKEW_MS), lt: auditIdsFrom(until) } };
-    let scanned = 0;
-    for await (const page of pagesOf(records, { where, sort: 'id' })) {
-      for (const record of page) {
-        const { txn: found, ...trace } = traceIn(record) ?? {};
-        const { id, at, event } = toAuditView(record);
-        if (found === txn) actions.push({ id, at, event, ...(trace as Omit<Trace, 'txn'>) });
-      }
-      scanned += page.length;
-      if (scanned >= MAX_SCANNED || actions.length > MAX_ACTIONS)
-        return { actions: actions.slice(0, MAX_ACTIONS), isComplete: false };
-    }
-    return { actions, isComplete: true };
-  };
-
   return {
     /**
      * The receipt of a `txn`; `null` if nothing is known of it.
@@ -85,12 +67,12 @@ export function createReceipts({
       txn: string,
       mayRead: (actions: readonly Action[]) => boolean = () => true,
     ): Promise<SignedReceipt | null> {
-      const [, begun] = TXN.exec(txn) ?? [];
-      if (begun === undefined) return null;
-      const { actions, isComplete: complete } = await read(txn, Number.parseInt(begun, 16));
+      if (!TXN.test(txn)) return null;
+      const { items, next } = await records.page({ where: { txn }, sort: 'id', limit: MAX_ACTIONS });
+      const actions = items.map(actionOf);
       if (!actions.some(({ agent }) => agent !== undefined) || !mayRead(actions)) return null;
       const iat = toSeconds(clock.now());
-      const receipt = { iss: issuer(), iat, txn, count: actions.length, complete, actions };
+      const receipt = { iss: issuer(), iat, txn, count: actions.length, complete: next === null, actions };
       return { ...receipt, receipt: await keys.sign(receipt, 'EdDSA', RECEIPT_TYPE) };
     },
   };

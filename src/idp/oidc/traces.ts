@@ -25,21 +25,13 @@ export interface Trace {
 export const traced = (
   trace: Trace,
   acts = false,
-): Pick<AuditRecord, 'subject' | 'actor'> & { detail: string } => {
-  const { person, agent, client, delegation } = trace;
+): Pick<AuditRecord, 'subject' | 'actor'> & { txn: string; detail: string } => {
+  const { txn, person, agent, client, delegation } = trace;
   const subject = person ?? agent;
   return {
     ...(subject !== undefined && { subject }),
     ...(acts && person && agent && { actor: { client, sub: agent, ...(delegation && { delegation }) } }),
+    txn,
     detail: JSON.stringify(trace),
   };
 };
-
-/** What repeats the words of a client is no trace. */
-const EVENTS = /^(agent|code|delegation|grant|login|refresh)\./;
-
-/** The trace in a record; `null` without one. */
-export function traceIn({ event, detail = null }: { event: string; detail?: string | null }): Trace | null {
-  if (!EVENTS.test(event) || !detail?.startsWith('{"txn":')) return null;
-  return JSON.parse(detail) as Trace;
-}

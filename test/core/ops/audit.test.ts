@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { type AuditRecord, createAudit } from '../../../src/core/ops/audit.js';
+import { auditCollection, createAudit } from '../../../src/core/ops/audit.js';
 import { followAudit } from '../../../src/core/ops/audit-reader.js';
 import { createUnknownWrites } from '../../../src/core/ops/unknown-writes.js';
 import { StoreUnavailable } from '../../../src/core/storage/collection.js';
@@ -20,7 +20,7 @@ async function auditOn(t: Test) {
   const clock = fakeClock();
   const log = { error: (problem: unknown) => t.fail(String(problem)) };
   const audit = createAudit(store, { clock, random: countedRandom(), log });
-  const records = store.collection<AuditRecord>('audit');
+  const records = auditCollection(store);
   const list = async () => (await records.page({ sort: 'id', limit: 1000 })).items;
   return { audit, clock, list };
 }
@@ -28,7 +28,7 @@ async function auditOn(t: Test) {
 t.test('records of an outage are stored after it, and only lost ones are logged as lost', async (t) => {
   const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
-  const collection = store.collection<AuditRecord>('audit');
+  const collection = auditCollection(store);
   let outage: 'none' | 'lost' | 'unanswered' = 'none';
   const unavailable = () => new StoreUnavailable('no response', { mayHaveTakenEffect: true });
   const insert: typeof collection.insert = async (record) => {
@@ -144,7 +144,7 @@ t.test('records are removed after their retention', async (t) => {
 t.test('followed records are seen once, whatever the order of their IDs', async (t) => {
   const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
-  const records = store.collection<AuditRecord>('audit');
+  const records = auditCollection(store);
   const clock = fakeClock();
   const log = { error: (problem: unknown) => t.fail(String(problem)) };
   const writerAt = (skew: number, name: string) => {

@@ -16,6 +16,7 @@ export interface Thing {
   group?: string | null;
   open?: boolean;
   count?: number;
+  label?: string | null;
   free?: unknown;
 }
 
@@ -23,6 +24,7 @@ export interface Thing {
 export const DECLARATION = {
   unique: ['email'],
   indexes: [['at'], ['group', 'at'], ['open'], ['count']],
+  sparse: ['label'],
   numbers: ['at', 'count'],
   booleans: ['open'],
 } as const;

@@ -111,6 +111,7 @@ async function hostsClient(t: Test, server: Mongod): Promise<void> {
     'count_1__id_1',
     'email_1 unique',
     'group_1_at_1__id_1',
+    'label_1__id_1',
     'open_1__id_1',
   ]);
 

@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { createLocalJWKSet, jwtVerify } from 'jose';
 import t, { type Test } from 'tap';
+import { type AuditRecord, auditCollection } from '../../../src/core/ops/audit.js';
 import { TOKEN_EXCHANGE } from '../../../src/idp/oidc/tokens/request.js';
 import { subjectOfGroup } from '../../../src/idp/permissions/store.js';
 import { agentUseCollection } from '../../../src/idp/provisioning/agent-uses.js';
@@ -108,6 +109,18 @@ t.test('what a client has sent is in no receipt', async (t) => {
   });
   const { body } = await browser.open(`${await idp.listen()}/account/receipts/${txn}`);
   t.equal(JSON.parse(body).count, 4);
+});
+
+t.test('a receipt that does not hold all records says so', async (t) => {
+  const { idp, store, browser, txn } = await chainWorld(t);
+  const [record] = (await auditOf(store)).filter((one) => one.txn === txn);
+  const more = Array.from({ length: 1000 }, (_, index) => ({
+    ...(record as AuditRecord),
+    id: `aud_${'f'.repeat(28)}${index.toString(16).padStart(4, '0')}`,
+  }));
+  t.equal(await auditCollection(store).insertMany(more), true);
+  const { body } = await browser.open(`${await idp.listen()}/account/receipts/${txn}`);
+  t.match(JSON.parse(body), { count: 1000, complete: false });
 });
 
 t.test('each token of an agent has a record with its permission, owner and chain', async (t) => {

@@ -157,11 +157,18 @@ async function findEach(
 }
 
 /** Creates missing indexes, under MongoDB's default names, so that an operator can create them beforehand. */
-export async function createIndexes(collection: MongoCollection, { unique, indexes }: Shape): Promise<void> {
+export async function createIndexes(
+  collection: MongoCollection,
+  { unique, indexes, sparse }: Shape,
+): Promise<void> {
   const wanted = [
     ...unique.map((field) => ({ key: keys([field]), unique: true })),
     // With the id at the end, the index has the order of `page`.
     ...indexes.map((fields) => ({ key: keys([...fields, 'id']) })),
+    ...sparse.map((field) => ({
+      key: keys([field, 'id']),
+      partialFilterExpression: { [field]: { $exists: true } },
+    })),
   ];
   if (wanted.length > 0) await collection.createIndexes(wanted);
 }

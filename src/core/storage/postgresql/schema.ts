@@ -97,14 +97,14 @@ function definitionsOf(schema: string, tables: Tables | null, shape: Shape): str
     const added = columns.map((column) => `ADD COLUMN IF NOT EXISTS ${column}`);
     definitions.push(`ALTER TABLE ${table} ${added.join(', ')}`);
   }
-  for (const { name, isUnique, fields } of indexesOf(shape)) {
+  for (const { name, isUnique, fields, where } of indexesOf(shape)) {
     if (present?.indexes.has(name)) continue;
     // In the order of `page`. Required fields are never null, and their order is the default.
     const keys = fields.map((field) =>
       shape.required.has(field) ? quoteIdentifier(field) : `${quoteIdentifier(field)} NULLS FIRST`,
     );
     definitions.push(
-      `CREATE ${isUnique ? 'UNIQUE INDEX' : 'INDEX'} IF NOT EXISTS ${checkedName(name)} ON ${table} (${keys.join(', ')})`,
+      `CREATE ${isUnique ? 'UNIQUE INDEX' : 'INDEX'} IF NOT EXISTS ${checkedName(name)} ON ${table} (${keys.join(', ')})${where}`,
     );
   }
   if (shape.view) definitions.push(...viewOf(schema, tables, shape, shape.view));

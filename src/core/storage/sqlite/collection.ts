@@ -268,10 +268,10 @@ export function createTable(connection: Connection, shape: Shape): void {
     for (const column of columns) run(`ALTER TABLE ${table} ADD COLUMN ${column}`);
     fillCopies(run, shape);
   }
-  for (const { name, isUnique, fields } of indexesOf(shape)) {
+  for (const { name, isUnique, fields, where } of indexesOf(shape)) {
     const kind = isUnique ? 'UNIQUE INDEX' : 'INDEX';
     run(
-      `CREATE ${kind} IF NOT EXISTS ${quoteIdentifier(name)} ON ${table} (${fields.map(quoteIdentifier).join(', ')})`,
+      `CREATE ${kind} IF NOT EXISTS ${quoteIdentifier(name)} ON ${table} (${fields.map(quoteIdentifier).join(', ')})${where}`,
     );
   }
 }

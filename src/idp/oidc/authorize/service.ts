@@ -190,12 +190,8 @@ export function createAuthorization(
       agent: agent.id,
       ...defined({ owner: agent.owner, person: request.delegation && principal.id }),
     };
-    const detail =
-      grant.approval && deps.approvals
-        ? deps.approvals.traceOf(grant)
-        : trace
-          ? traced(trace).detail
-          : client.id;
+    const signedIn = trace ? traced(trace) : { detail: client.id };
+    const about = grant.approval && deps.approvals ? { detail: deps.approvals.traceOf(grant) } : signedIn;
     const usingPushed = pushed && deps.pushed.using(pushed);
     const outcome = await commit([
       usingPushed,
@@ -203,7 +199,7 @@ export function createAuthorization(
       session && sessions.extending(session),
       session && !delegation && !details ? await backchannel.notice(client, session, scope) : undefined,
       grants.inserting(grant),
-      audit.entry({ event, subject: principal.id, ip, detail }),
+      audit.entry({ ...about, event, subject: principal.id, ip }),
     ]);
     if (!outcome.committed) {
       if (outcome.unmet === usingPushed) throw wasUsed();

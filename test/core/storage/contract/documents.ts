@@ -233,7 +233,7 @@ export function documents(t: Test, fresh: Fresh): void {
   t.test('written documents are present when the store is opened again', async (t) => {
     const { uri, store } = await begin(t, fresh);
     const before = store.collection<Thing>('later');
-    await before.insert(thing('1', { at: 5 }));
+    await before.insert(thing('1', { at: 5, label: 'a' }));
     await t.rejects(before.findOne({ at: 5 }), RefusedSelector);
     t.equal(store.collection<Thing>('later'), before);
     t.throws(() => store.collection<Thing>('later', DECLARATION), /already declared with other/);
@@ -261,6 +261,7 @@ export function documents(t: Test, fresh: Fresh): void {
       thing('2', { at: 6 }),
       'fields declared since can be asked for',
     );
+    t.match(await after.findOne({ label: 'a' }), { id: '1' });
     await t.rejects(after.insert(thing('3', { email: '1@example.com' })), UniqueViolation, 'and are unique');
     t.throws(() => again.collection<Thing>('a"b'), TypeError);
     t.throws(() => again.collection<{ id: string; doc: string }>('c', { unique: ['doc'] }), TypeError);

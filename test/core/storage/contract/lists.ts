@@ -17,6 +17,7 @@ export function lists(t: Test, fresh: Fresh): void {
       if (next() % 4) doc.group = next() % 6 ? pick(words) : null;
       if (next() % 4) doc.at = next() % 6 ? pick(numbers) : null;
       if (next() % 2) doc.open = pick([true, false]);
+      if (next() % 8 === 0) doc.label = next() % 6 ? pick(words) : null;
       return doc;
     });
     await Promise.all(docs.map((doc) => all.insert(doc)));
@@ -36,7 +37,8 @@ export function lists(t: Test, fresh: Fresh): void {
       if (next() % 2) where.group = condition(words);
       if (next() % 2) where.at = condition(numbers);
       if (next() % 4 === 0) where.open = condition([true, false]);
-      const sort = pick(['at', 'group', 'open', 'id', 'email'] as const);
+      if (next() % 4 === 0) where.label = condition(words);
+      const sort = pick(['at', 'group', 'open', 'label', 'id', 'email'] as const);
       const desc = pick([true, false]);
       const expected = docs.filter((doc) => matches(doc, where)).sort(byField(sort, desc));
       const { items } = await all.page({ where, sort, desc, limit: 1000 });
@@ -128,7 +130,7 @@ export function lists(t: Test, fresh: Fresh): void {
 }
 
 function byField(
-  sort: 'id' | 'email' | 'at' | 'group' | 'open',
+  sort: 'id' | 'email' | 'at' | 'group' | 'open' | 'label',
   desc: boolean,
 ): (a: Thing, b: Thing) => number {
   return (a, b) => {
