@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from 'commander';
 import { parseList } from '../../src/core/config/options.js';
+import { toTimestamp } from '../../src/core/http/schemas.js';
 import { keyTypeOf } from '../../src/core/kernel/public-jwk.js';
 import type { ProvisioningAdministration } from '../../src/idp/administration.js';
 import { permissionView } from '../../src/idp/permissions/schemas.js';
@@ -7,7 +8,12 @@ import { EVERY_AGENT } from '../../src/idp/permissions/store.js';
 import { MAX_AGENT_KEYS } from '../../src/idp/provisioning/agent-keys.js';
 import { MAX_WORKLOAD_RULES } from '../../src/idp/provisioning/agent-workloads.js';
 import { operatorView, principalView } from '../../src/idp/provisioning/schemas.js';
-import type { AgentKey, PrincipalDocument, WorkloadRule } from '../../src/idp/provisioning/store.js';
+import {
+  type AgentKey,
+  type PrincipalDocument,
+  textOfRule,
+  type WorkloadRule,
+} from '../../src/idp/provisioning/store.js';
 import type { CommandLine, CommonOptions } from '../command.js';
 import { displayName, parseEnd, parseInteger, readJson } from '../options.js';
 import {
@@ -321,7 +327,7 @@ function defineTrust(group: CommandLine): void {
           options,
           'rules',
           workloads.map((rule) => ruleView(rule, options)),
-          ['id', 'issuer', 'subject', 'audience', 'claims'],
+          ['rule'],
         );
       }),
     );
@@ -347,18 +353,10 @@ function parseClaim(text: string, before: Record<string, string> = {}): Record<s
 }
 
 const ruleView = (rule: WorkloadRule, { json }: CommonOptions) => {
-  const { id, issuer, subject, audience, claims = {}, jwks, addedAt } = rule;
-  return {
-    ...{ id, issuer, subject },
-    audience: audience ?? null,
-    claims: json
-      ? claims
-      : Object.entries(claims)
-          .map((pair) => pair.join('='))
-          .join(' '),
-    stored_keys: jwks?.length ?? 0,
-    added_at: new Date(addedAt).toISOString(),
-  };
+  const { jwks = [], addedAt, audience = null, claims = {}, ...fields } = rule;
+  return json
+    ? { ...fields, audience, claims, stored_keys: jwks.length, added_at: toTimestamp(addedAt) }
+    : { rule: textOfRule(rule) };
 };
 
 async function mint(handle: string, options: MintOptions, command: CommandLine): Promise<void> {

@@ -1,16 +1,15 @@
 import { type ConfigurationWarning, collectProblems } from '../core/config/configuration-error.js';
 import type { Resolved } from '../core/config/options.js';
-import { DocumentUnavailable } from '../core/outbound/documents.js';
+import { requestDocument } from '../core/outbound/documents.js';
 import { createOutbound } from '../core/outbound/request.js';
 import { diagnose, type Finding } from '../core/server/doctor.js';
 import { idpServerSchema, resolveServer, type ServerConfiguration } from '../core/server/options.js';
 import { readCollection } from '../core/storage/inspect.js';
-import { pagesOf } from '../core/storage/pages.js';
+import { allOf, pagesOf } from '../core/storage/pages.js';
 import { examineMailServer } from '../shared/email/doctor.js';
-import { readKeySet } from './oidc/identity-assertions/key-set.js';
+import { type IssuerDependencies, readKeySet } from './oidc/identity-assertions/key-set.js';
 import { hasMailServer, type IdpConfiguration, idpSchema, idpWarnings, resolveIdp } from './options.js';
 import type { ClientCollection, PrincipalCollection } from './provisioning/store.js';
-import { MAX_RESOURCES } from './resources/service.js';
 import type { ResourceCollection, ResourceDocument } from './resources/store.js';
 import { signUpWarnings } from './resources/warnings.js';
 
@@ -47,10 +46,8 @@ export async function examineIdp(): Promise<Finding[]> {
 }
 
 async function readResources(databaseUri: string): Promise<ResourceDocument[]> {
-  const read = (resources: Pick<ResourceCollection, 'page'>) =>
-    resources.page({ sort: 'identifier', limit: MAX_RESOURCES });
-  const found = await readCollection(databaseUri, 'resources', read, { unique: ['identifier'] });
-  return found?.items ?? [];
+  const read = (resources: Pick<ResourceCollection, 'page'>) => allOf(resources, { sort: 'identifier' });
+  return (await readCollection(databaseUri, 'resources', read, { unique: ['identifier'] })) ?? [];
 }
 
 /** For which APIs there is no key, and which give tokens to those who sign up. */
@@ -72,22 +69,17 @@ function examineResources(
 /** Issuers of the tokens of workloads that do not answer. */
 async function examineIssuers({ databaseUri, loopbackDocuments }: IdpConfiguration): Promise<Finding[]> {
   const read = (principals: Pick<PrincipalCollection, 'page'>) =>
-    principals.page({ where: { workloadRules: { gt: 0 } }, sort: 'id', limit: MAX_RESOURCES });
+    allOf(principals, { where: { workloadRules: { gt: 0 } }, sort: 'id' });
   const found = await readCollection(databaseUri, 'principals', read, { numbers: ['workloadRules'] });
-  const rules = (found?.items ?? []).flatMap(({ workloads = [] }) => workloads);
+  const rules = (found ?? []).flatMap(({ workloads = [] }) => workloads);
   const issuers = new Set(rules.flatMap(({ issuer, jwks }) => (jwks ? [] : [issuer])));
   const send = createOutbound({ reach: loopbackDocuments ? 'loopback' : 'public' });
-  const deps: Parameters<typeof readKeySet>[2] = {
-    throttle: { count: async () => undefined },
-    async readDocument(uri, { problemOf, maxBytes = 16_384 }) {
-      const options = { method: 'GET', headers: { accept: 'application/json' }, maxBytes } as const;
-      const { status, body } = await send(uri, options).catch((error: unknown) => {
-        throw new DocumentUnavailable(String(error));
-      });
-      if (status !== 200 || problemOf(body) !== null) throw new DocumentUnavailable(`status ${status}`);
-      return { text: body };
-    },
+  const readDocument: IssuerDependencies['readDocument'] = async (uri, options) => {
+    const outcome = await requestDocument(uri, options, send);
+    if ('error' in outcome) throw outcome.error;
+    return { text: outcome.response.body };
   };
+  const deps = { readDocument, throttle: { count: async () => undefined } };
   const findings = [...issuers].map(async (issuer): Promise<Finding[]> => {
     if (await readKeySet(issuer, '', deps)) return [];
     const message = `the keys of ${issuer} cannot be read, so that none of its workloads gets a token`;

@@ -102,6 +102,37 @@ interface Failure {
   isTemporary: boolean;
 }
 
+/** One request for a document, without a cache: its response, or why there is none. @throws DocumentUnavailable */
+export async function requestDocument(
+  uri: string,
+  { problemOf, contentType = JSON_TYPE, maxBytes = MAX_BYTES }: Omit<ReadOptions, 'pay'>,
+  send: SendRequest,
+): Promise<{ response: OutboundResponse } | Omit<Failure, 'until'>> {
+  const response = await send(uri, {
+    method: 'GET',
+    headers: { accept: 'application/json', 'accept-encoding': 'identity' },
+    maxBytes,
+  }).catch((error: unknown) => {
+    throw new DocumentUnavailable(error instanceof Error ? error.message : String(error));
+  });
+  const { status, headers, body } = response;
+  const type = (headers['content-type'] ?? '').split(';')[0]?.trim() ?? '';
+  const problem =
+    status !== 200
+      ? `status ${status}`
+      : !contentType.test(type)
+        ? 'it is not application/json'
+        : (headers['content-encoding'] ?? 'identity') === 'identity'
+          ? null
+          : 'it is compressed';
+  const broken = problem === null ? problemOf(body) : null;
+  if (problem === null && broken === null) return { response };
+  return {
+    error: new DocumentUnavailable(problem ?? broken ?? '', broken ?? undefined),
+    isTemporary: !isFinal(status),
+  };
+}
+
 export function createDocuments(
   copies: DocumentCopies,
   {
@@ -128,35 +159,6 @@ export function createDocuments(
     return (isNew ? null : await update()) ?? copy;
   };
 
-  const request = async (
-    uri: string,
-    { problemOf, contentType = JSON_TYPE, maxBytes = MAX_BYTES }: ReadOptions,
-  ): Promise<{ response: OutboundResponse } | Omit<Failure, 'until'>> => {
-    const response = await send(uri, {
-      method: 'GET',
-      headers: { accept: 'application/json', 'accept-encoding': 'identity' },
-      maxBytes,
-    }).catch((error: unknown) => {
-      throw new DocumentUnavailable(error instanceof Error ? error.message : String(error));
-    });
-    const { status, headers, body } = response;
-    const type = (headers['content-type'] ?? '').split(';')[0]?.trim() ?? '';
-    const problem =
-      status !== 200
-        ? `status ${status}`
-        : !contentType.test(type)
-          ? 'it is not application/json'
-          : (headers['content-encoding'] ?? 'identity') === 'identity'
-            ? null
-            : 'it is compressed';
-    const broken = problem === null ? problemOf(body) : null;
-    if (problem === null && broken === null) return { response };
-    return {
-      error: new DocumentUnavailable(problem ?? broken ?? '', broken ?? undefined),
-      isTemporary: !isFinal(status),
-    };
-  };
-
   const fail = (uri: string, error: DocumentUnavailable, isTemporary: boolean): never => {
     if (failures.size >= MAX_FAILURES) failures.clear();
     failures.set(uri, { error, until: clock.now() + FAILURE_MS, isTemporary });
@@ -166,7 +168,7 @@ export function createDocuments(
 
   const fetchCopy = async (uri: string, options: ReadOptions): Promise<DocumentCopy> => {
     const outcome = await requests
-      .run(() => request(uri, options))
+      .run(() => requestDocument(uri, options, send))
       .catch((error: unknown) => {
         if (!(error instanceof DocumentUnavailable)) throw error;
         return { error, isTemporary: true };

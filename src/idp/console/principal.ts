@@ -9,7 +9,7 @@ import { tableOf } from '../../shared/console-kit/lists.js';
 import type { Connection } from '../oidc/consents.js';
 import type { ActiveDelegation } from '../oidc/delegations/service.js';
 import type { SessionDocument } from '../oidc/store.js';
-import type { ClientDocument, PrincipalDocument, WorkloadRule } from '../provisioning/store.js';
+import type { ClientDocument, PrincipalDocument } from '../provisioning/store.js';
 import { AUDIT_COLUMNS } from './audit.js';
 import { permissionTable, useTable } from './permissions.js';
 import { kindOf, nameOf } from './principals.js';
@@ -37,15 +37,7 @@ function actionsOf({ kind, state }: PrincipalDocument): Link[] {
   return [...links, { path: 'metadata', label: 'Change metadata' }, { path: 'delete', label: 'Delete' }];
 }
 
-const textOfRule = ({ id, issuer, subject, audience, claims = {}, jwks }: WorkloadRule): string =>
-  [
-    ...[id, issuer, subject],
-    ...(audience === undefined ? [] : [`aud=${audience}`]),
-    ...Object.entries(claims).map((pair) => pair.join('=')),
-    ...(jwks ? [`${jwks.length} stored keys`] : []),
-  ].join(' ');
-
-type Shown = PrincipalDocument & { groups: readonly string[]; ownerName?: string };
+type Shown = PrincipalDocument & { groups: readonly string[]; ownerName?: string; rules: readonly string[] };
 
 function principalFacts(principal: Shown): DetailRow[] {
   const {
@@ -59,7 +51,7 @@ function principalFacts(principal: Shown): DetailRow[] {
     updatedAt,
     groups,
     keys = [],
-    workloads = [],
+    rules,
     purpose,
     redirectUris = [],
     clientMetadata,
@@ -75,7 +67,7 @@ function principalFacts(principal: Shown): DetailRow[] {
     { label: 'Name', text: name ?? '–' },
     { label: 'Kind', text: kindOf(principal) },
     ...keys.map(({ id, jwk }) => ({ label: `Public key (${keyTypeOf(jwk)})`, text: id, isCode: true })),
-    ...workloads.map((rule) => ({ label: 'Workload', text: textOfRule(rule), isCode: true })),
+    ...rules.map((text) => ({ label: 'Workload', text, isCode: true })),
     { label: 'State', text: state },
     ...(principal.kind === 'agent'
       ? [
@@ -189,7 +181,8 @@ export async function principalPagePlugin(
       if (!principal) throw httpErrors.NOT_FOUND();
       const { owner = '' } = principal;
       const ownerName = (await sources.principals.get(owner))?.handle ?? owner.replace(':', ' ');
-      return { ...principal, ...(ownerName && { ownerName }) };
+      const rules = sources.agents.rulesOf(principal);
+      return { ...principal, rules, ...(ownerName && { ownerName }) };
     },
     async view(principal, root) {
       const { id, kind } = principal;

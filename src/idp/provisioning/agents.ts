@@ -13,7 +13,7 @@ import type { Groups } from '../groups/service.js';
 import type { Addresses } from './addresses.js';
 import type { AgentUse, AgentUses } from './agent-uses.js';
 import { metadataIdProblem, noticeUriProblem, type UriRules, uriProblems } from './client-uris.js';
-import type { EndSessions, PrincipalCollection, PrincipalDocument } from './store.js';
+import { type EndSessions, type PrincipalCollection, type PrincipalDocument, textOfRule } from './store.js';
 
 /** Who answers for agents, what they are for, and when they end. */
 export type Agents = ReturnType<typeof createAgents>;
@@ -143,6 +143,9 @@ export function createAgents(
       writes: [],
       afterCommit: () => backgroundTasks.run('end of agents', () => stopAll(owner, source)),
     }),
+
+    /** Its rules of workloads, in words. */
+    rulesOf: ({ workloads = [] }: PrincipalDocument): string[] => workloads.map(textOfRule),
 
     /** Where an agent acted, by API. */
     usesOf: uses.of,

@@ -126,6 +126,15 @@ export interface WorkloadRule {
   addedAt: number;
 }
 
+/** A rule of a workload in one line. */
+export const textOfRule = ({ id, issuer, subject, audience, claims = {}, jwks }: WorkloadRule): string =>
+  [
+    ...[id, issuer, subject],
+    ...(audience === undefined ? [] : [`aud=${audience}`]),
+    ...Object.entries(claims).map((pair) => pair.join('=')),
+    ...(jwks ? [`${jwks.length} stored keys`] : []),
+  ].join(' ');
+
 /** The fields to unset where no link may set a password any more. */
 export const PASSWORD_LINK_FIELDS = [
   'linkHash',
