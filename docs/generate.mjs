@@ -206,8 +206,8 @@ All routes of both servers and who can call them. Nothing else is exposed. \`/me
 authentication and, except for GET, the header \`X-Requested-With\`. \`recent-user\` requires, in addition, that the user signed in or
 called \`POST /api/auth/reauthenticate\` within the last ten minutes. Routes with \`second-factor\` exist with
 \`FACTOR_ENCRYPTION_KEY\`; \`/auth/providers\`, \`/auth/login\` (GET), \`/auth/callback\`, \`/auth/exchange\` and \`/user/identities\` with
-\`LOGIN_PROVIDERS\`; \`/auth/email-login\` and \`/auth/email-login/redeem\` with \`EMAIL_LOGIN\`; those with \`passkey\` with \`PASSKEYS\`;
-those with \`agent\` with \`AGENT_ISSUER\`, which also lets routes with a scope admit agents ([agents-in-your-api.md](agents-in-your-api.md));
+\`LOGIN_PROVIDERS\` or the option \`agents\`; \`/auth/email-login\` and \`/auth/email-login/redeem\` with \`EMAIL_LOGIN\`; those with \`passkey\` with \`PASSKEYS\`;
+those with \`agent\` with \`AGENT_ISSUER\`. It, or the option \`agents\`, also lets routes with a scope admit agents ([agents-in-your-api.md](agents-in-your-api.md));
 those with \`keys\` with \`API_KEYS\`, which also lets routes with a scope admit keys, and those with \`owner\` keys of organizations ([api-keys.md](api-keys.md));
 \`…/resync\` with \`PAYMENT_SECRET_KEY\`; \`/admin/settings/custom\` and \`/admin/api/settings/custom\` with \`customSettings\`;
 those with \`endpoints\` and \`deliveries\` with \`WEBHOOKS\` ([webhooks.md](webhooks.md)).

@@ -27,14 +27,14 @@ interface DescribeOptions extends CommonOptions {
   kinds?: Kind[];
   admitGroups?: string[];
   groups?: string;
-  selfRegistered?: 'yes' | 'no';
+  selfRegistered?: 'yes' | 'no' | 'people';
   sensitive?: string[];
   dpop?: 'yes' | 'no';
   alg?: AccessTokenAlgorithm;
 }
 
 const ADD = `Register an API for which idp issues access tokens, and show its secret once. Applications name it with the \
-parameter resource. People and agents that registered themselves get no token, unless --self-registered is yes. The API checks the tokens itself, or asks idp about them with its client ID and secret.`;
+parameter resource. People and agents that registered themselves get no token, unless --self-registered is yes, or people for people alone. The API checks the tokens itself, or asks idp about them with its client ID and secret.`;
 
 const SHOWN_ONCE = 'The secret is shown only once.';
 
@@ -164,10 +164,10 @@ function describe(command: CommandLine): CommandLine {
     .option('--admit-groups <names>', 'Groups that alone get a token; an empty list admits all', parseList)
     .option('--groups <filter>', 'Groups in its tokens: all, none, or names like admins,staff=Employees')
     .addOption(
-      yesOrNo(
-        '--self-registered',
-        'Whether people and agents that registered themselves get tokens; no by default',
-      ),
+      new Option(
+        '--self-registered <who>',
+        'Whether people and agents that registered themselves get tokens, or only people; no by default',
+      ).choices(['yes', 'no', 'people']),
     )
     .option('--sensitive <scopes>', 'Scopes that are marked as sensitive; empty for none', parseList)
     .addOption(yesOrNo('--dpop', 'Whether its tokens work only with a key that the application proves'))
@@ -189,14 +189,19 @@ function parseScopes(text: string): ResourceInput['scopes'] {
   });
 }
 
-const changeOf = (options: DescribeOptions, command: CommandLine): Partial<ResourceInput> => ({
+const changeOf = (
+  { selfRegistered, ...options }: DescribeOptions,
+  command: CommandLine,
+): Partial<ResourceInput> => ({
   ...displayName(command, options),
   ...(options.scopes && { scopes: options.scopes }),
   ...(options.lifetime !== undefined && { tokenLifetimeSeconds: options.lifetime }),
   ...(options.kinds && { principalKinds: options.kinds }),
   ...(options.admitGroups && { admittedGroups: options.admitGroups }),
   ...(options.groups !== undefined && { groupsClaim: options.groups }),
-  ...(options.selfRegistered && { admitsSelfRegistered: options.selfRegistered === 'yes' }),
+  ...(selfRegistered && {
+    admitsSelfRegistered: selfRegistered === 'people' ? selfRegistered : selfRegistered === 'yes',
+  }),
   ...(options.sensitive && { sensitive: options.sensitive }),
   ...(options.dpop && { requiresDpop: options.dpop === 'yes' }),
   ...(options.alg && { algorithm: options.alg }),

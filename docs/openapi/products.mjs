@@ -182,7 +182,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
   securitySchemes: {
     boundAccessToken: {
       ...BOUND_TOKEN,
-      description: `An access token of an agent that is bound to a key (\`AGENT_ISSUER\`), and ${PROOF}`,
+      description: `An access token of an agent that is bound to a key (\`AGENT_ISSUER\` or the option \`agents\`), and ${PROOF}`,
     },
     accessToken: {
       type: 'http',

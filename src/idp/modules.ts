@@ -4,6 +4,7 @@ import { createAccount } from './account.js';
 import { createReadPrincipal, openPermissions } from './agents.js';
 import { createConsoleModule } from './console/module.js';
 import type { IdpContext } from './context.js';
+import { createPersonDirectory } from './directory.js';
 import { openEmail } from './email.js';
 import { createGroupsModule } from './groups/module.js';
 import {
@@ -108,6 +109,9 @@ export async function openModules(context: IdpContext) {
 
   return {
     provisioning,
+    personDirectory: createPersonDirectory(context, {
+      ...{ findPrincipal, isVerified, clients, resources, groups, permissions, granted },
+    }),
     groups: groupsModule,
     mayJoin: async (group: string, { kind }: { kind: string }) =>
       kind !== 'agent' || hasOwnInviter || !(await permissions.hasGroup(group)),

@@ -41,7 +41,7 @@ export async function mountIdp(
 
   const modules = await openModules(context);
   const { guards } = modules.provisioning;
-  fastify.decorate('idp', createDecorator(issuer, modules.provisioning));
+  fastify.decorate('idp', createDecorator(modules.personDirectory, modules.provisioning));
   await registerIdpRoutes(fastify, modules, { context, runtime, host, ownsItsPaths, isServer: !!server });
   // All collections are declared here, so a faulty store prevents the start.
   await context.store.ready();

@@ -1,16 +1,15 @@
+import { metadataPath } from '../core/http/authorization.js';
 import type { TokenIdentity } from '../core/http/identity.js';
 import type { ModuleContext } from '../core/server/module-context.js';
 import type { AccessToken } from '../resource-server/access-token.js';
-import type { ResourceServerOptions } from '../resource-server/service.js';
-import { configuredAgents } from './agents/schemas.js';
+import type { ResourceServer, ResourceServerOptions } from '../resource-server/service.js';
+import { configuredAgents, OWN_SCOPES } from './agents/schemas.js';
 import { contributeAgentLinks } from './agents/store.js';
 import type { SaasBase } from './base.js';
+import type { SaasDirectory } from './directory.js';
 import type { SaasEventBus } from './events.js';
 import { federationErrors } from './login-providers/errors.js';
 import type { FindActiveUser, ReadUser } from './sign-in-methods.js';
-
-/** The scopes of our own routes. */
-export const OWN_SCOPES = ['profile:read', 'billing:read', 'billing:write'] as const;
 
 /** What agents need beside the API of people. */
 export type SaasAgents = NonNullable<Awaited<ReturnType<typeof openAgents>>>;
@@ -31,64 +30,66 @@ export interface AgentOptions {
   readUser: ReadUser;
   /** The name of the application. */
   name(): string;
+  /** Of the directory of the process, if there is one. */
+  people: ReturnType<SaasDirectory['connect']> | undefined;
 }
 
-/** Loads the access of agents if an identity provider is configured. */
-export async function openAgents(
-  { fastify, context, values, publicUrl, apiUrl, agentScopes, secrets, origins }: SaasBase,
-  { findUser, events, readUser, name }: AgentOptions,
-) {
+/** Loads the access of agents if an identity provider is configured, or the directory of the process. */
+export async function openAgents(base: SaasBase, options: AgentOptions) {
+  const { fastify, context, values, agentScopes } = base;
+  const { findUser, name, people } = options;
   contributeAgentLinks(context);
   const configured = configuredAgents(values);
-  if (!configured) return undefined;
-  const { issuer, resource } = configured;
-  const [{ createAgentsModule, createProofMemory }, { createResourceServer }, errors] = await Promise.all([
+  if (!configured && !people) return undefined;
+  const [{ createAgentsModule, createProofMemory }, { createAgentAccess }, kit, errors] = await Promise.all([
     import('./agents/module.js'),
+    import('./agents/access.js'),
     import('../resource-server/service.js'),
     import('../resource-server/errors.js'),
   ]);
-  const { log, clock } = context;
+  const { log, clock, throttle } = context;
   const onUnreachable = (err: unknown): null => {
     log.warn({ err }, 'the identity provider of agents cannot be reached');
     return null;
   };
   const singleUse = createProofMemory(context);
-  const trust = { issuer, clock, replayCache: singleUse, onFailure: onUnreachable };
-  const server = createResourceServer({ ...trust, resource });
-  fastify.addHook('onClose', async () => server.close());
-  const { access, accounts, plugin } = createAgentsModule(context, {
-    issuer,
-    resource,
-    singleUse,
-    onUnreachable,
-    publicUrl,
-    apiUrl,
-    origins,
-    secrets,
-    provider: await openIdentityProvider(context, configured),
-    readUser,
-    errors: federationErrors,
-    event: events.event,
-    metadataUrl: new URL(resource).origin + server.metadataPath,
-    verify: server.verify,
-    requireApproval: server.requireApproval,
-    refusalOf: (error) => (error instanceof errors.ResourceError ? error : undefined),
-    findUser,
-  });
+  const trust = { clock, replayCache: singleUse, onFailure: onUnreachable };
+  const about = () => configured ?? { issuer: people?.issuer() ?? '', resource: base.apiUrl() };
+  let opened: ResourceServer | undefined;
+  /** A port that is not configured is known with the first request. */
+  const server = (): ResourceServer => {
+    opened ??= kit.createResourceServer({ ...trust, ...about() });
+    return opened;
+  };
+  fastify.addHook('onClose', async () => opened?.close());
+  // Names a misconfigured address now.
+  if (configured) server();
+  const module =
+    configured &&
+    createAgentsModule(context, {
+      ...{ ...base, ...options, ...configured, singleUse, onUnreachable },
+      provider: await openIdentityProvider(context, configured),
+      errors: federationErrors,
+      event: options.events.event,
+    });
+  const userOf = people?.userOf ?? module?.accounts.userOf ?? (async () => null);
+  const refusalOf = (error: unknown) => (error instanceof errors.ResourceError ? error : undefined);
+  const access = createAgentAccess({ about, server, refusalOf, findUser, userOf }, throttle.countRequestOf);
   return {
-    accounts,
-    plugin,
+    /** Absent with a directory, whose people are the users. */
+    accounts: module?.accounts,
+    plugin: module?.plugin,
     /** Where the metadata of the API are (RFC 9728), from the root of the host. */
-    metadataPath: server.metadataPath,
+    metadataPath: metadataPath(about().resource),
     metadata: (): object => ({
-      ...server.metadata,
+      ...server().metadata,
       resource_name: name(),
-      scopes_supported: [...new Set([...OWN_SCOPES, ...agentScopes])],
+      scopes_supported: [...new Set([...Object.keys(OWN_SCOPES), ...agentScopes])],
     }),
     access,
-    tokens: Object.freeze({ ...trust, identify: access.identify }) satisfies AgentTokens,
+    tokens: (): AgentTokens => Object.freeze({ ...trust, issuer: about().issuer, identify: access.identify }),
     /** Of the addresses for which agents prove that they have their key. */
-    origin: new URL(resource).origin,
+    origin: () => new URL(about().resource).origin,
   };
 }
 

@@ -21,7 +21,7 @@ export function createCallerGuards(
       const ip = passedAddress(request) ?? plainAddress(request.ip ?? request.socket?.remoteAddress);
       request.saas = withApproving(await keys.access.admit({ authorization, ip }, scope));
     } else if (agents?.access.hasToken(authorization)) {
-      request.saas = withApproving(await agents.access.admit(presentedBy(request, agents.origin), scope));
+      request.saas = withApproving(await agents.access.admit(presentedBy(request, agents.origin()), scope));
     } else {
       const session = auth.service.authenticate(authorization).catch((error: unknown) => {
         throw scope === undefined || !agents ? error : agents.access.challenge(error, scope);

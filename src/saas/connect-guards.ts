@@ -50,13 +50,13 @@ export type ConnectGuard = (
 /** Guards for applications that do not use Fastify. The first call starts the backend if necessary. */
 export interface ConnectGuards
   extends Pick<SaasDecorator, 'getSession' | 'entitles' | 'hasFeature' | 'limits' | 'usage'> {
-  /** As `fastify.saas.agentTokens`, for `protectMcp`. @throws Error without AGENT_ISSUER */
+  /** As `fastify.saas.agentTokens`, for `protectMcp`. @throws Error without `agents.directory` or AGENT_ISSUER */
   readonly agentTokens: () => Promise<ReturnType<SaasDecorator['agentTokens']>>;
   /** Sets `request.saas` to the signed-in user and session, or responds with 401. */
   readonly requireUser: ConnectGuard;
   /**
    * Before `requireUser`, `requireEntitled` or `requireFeature`: lets them admit agents and API keys with this scope, too. Has no
-   * effect without AGENT_ISSUER and API_KEYS.
+   * effect without `agents.directory`, AGENT_ISSUER and API_KEYS.
    * @throws Error at once if this is no scope
    */
   readonly allowAgents: (scope: string) => ConnectGuard;

@@ -99,7 +99,7 @@ export interface SaasDecorator {
   /**
    * For an MCP endpoint of the application: `protectMcp(fastify, { ...fastify.saas.agentTokens(), resource, … })` admits the agents of
    * users, and `saas.user` is the person.
-   * @throws Error without AGENT_ISSUER
+   * @throws Error without `agents.directory` or AGENT_ISSUER
    */
   readonly agentTokens: () => AgentTokens;
   /** Management of organizations; absent without the option `organizations`. */
@@ -211,8 +211,10 @@ export function createDecorator(
     hasFeature: subscription.hasFeature,
     limits: subscription.limits,
     agentTokens() {
-      if (agents) return agents.tokens;
-      throw new Error('agentTokens() needs AGENT_ISSUER, AGENT_RESOURCE and AGENT_CLIENT_ID.');
+      if (agents) return agents.tokens();
+      throw new Error(
+        'agentTokens() needs agents.directory, or AGENT_ISSUER, AGENT_RESOURCE and AGENT_CLIENT_ID.',
+      );
     },
     ...(organizations && { organizations: Object.freeze(organizations.api) }),
     users: createUserApi({ users, auth, grants: billing.grants }),

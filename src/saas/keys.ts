@@ -1,6 +1,6 @@
 import { isOrganizationId } from '../core/http/identity.js';
 import { agentErrors } from './agents/errors.js';
-import { OWN_SCOPES } from './agents.js';
+import { OWN_SCOPES } from './agents/schemas.js';
 import type { AuthModule } from './auth/module.js';
 import type { SaasBase } from './base.js';
 import { contributeKeys } from './keys/store.js';
@@ -28,7 +28,7 @@ export async function openKeys(
   const { organizations: documents } = organizationCollections(context.store);
   const access = organizations?.access;
   return createKeysModule(context, {
-    scopes: () => [...new Set([...OWN_SCOPES, ...agentScopes])],
+    scopes: () => [...new Set([...Object.keys(OWN_SCOPES), ...agentScopes])],
     readUser,
     findUser,
     insufficientScope: agentErrors.INSUFFICIENT_SCOPE,

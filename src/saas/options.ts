@@ -19,7 +19,12 @@ import { emailOptions } from '../shared/email/schemas.js';
 import { factorOptions, refusePolicyWithoutKey } from '../shared/factors/schemas.js';
 import { passkeyOptions, refuseUnusablePasskeys } from '../shared/passkeys/schemas.js';
 import { adminOptions } from './admin/schemas.js';
-import { agentOptions, refusePartialAgents } from './agents/schemas.js';
+import {
+  type AgentsOption,
+  agentOptions,
+  refusePartialAgents,
+  refuseUnusableDirectory,
+} from './agents/schemas.js';
 import { hooksProblems } from './auth/hook-option.js';
 import type { SaasHooks } from './auth/hooks.js';
 import { DEFAULT_RATES } from './auth/limits.js';
@@ -95,6 +100,8 @@ export interface SaasRuntimeOptions extends RuntimeOptions {
    * give them at registration and change them in the profile, unless they are `readOnly`.
    */
   userFields?: UserFields;
+  /** The people of the identity provider in the same process are the users: docs/agents-in-your-api.md. */
+  agents?: AgentsOption;
 }
 
 /** The options of the SaaS backend. They take precedence over the environment. */
@@ -136,6 +143,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true) {
     hooks,
     organizationRoles,
     userFields,
+    agents,
     env,
     clock = systemClock,
     random = systemRandom,
@@ -156,6 +164,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true) {
       hooks,
       organizationRoles,
       userFields,
+      agents,
       clock,
       random,
     },
@@ -175,6 +184,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true) {
       serverSchema: saasServerSchema,
     },
     (values, report) => {
+      if (agents) refuseUnusableDirectory(agents, values, report);
       const problem = hostDatabaseProblem(options);
       if (problem) report.refuse(problem);
       validateMountPaths(runtime, values.accountPages, report);

@@ -16,6 +16,7 @@ import { createBillingModule } from './billing/module.js';
 import { billingOwners } from './billing-owners.js';
 import { collectScopes, createCallerGuards } from './callers.js';
 import { createDecorator } from './decorator.js';
+import { openDirectory } from './directory.js';
 import { createEventBus } from './events.js';
 import { openKeys } from './keys.js';
 import { type ResolvedSaas, resolveSaas, returnPathOf, type SaasBackendOptions } from './options.js';
@@ -71,7 +72,8 @@ async function openServices(base: SaasBase) {
   const { customSettings: definitions } = runtime;
   const keys = [values.settingsEncryptionKey, values.settingsEncryptionKeyPrevious];
   const custom = definitions && (await openCustomSettings(context, { definitions, keys }));
-  const settings = createSettingsModule(context, { operator: values.adminUsername, custom });
+  const administered = { operator: values.adminUsername, custom };
+  const settings = createSettingsModule(context, administered, runtime.agents && 'provider');
 
   const messages = createMessages(values);
   const brand = createBrand(values, () => settings.service.latest().siteName);
@@ -128,6 +130,7 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
   });
   const readUser = createReadUser(userDocuments, mails);
   const secondFactors = await openSecondFactors(base, { issuer: brand.name, readUser });
+  const directory = openDirectory(base);
   const auth = createAuthModule(context, {
     ...events,
     config: values,
@@ -139,17 +142,19 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
     createEmailLogin: await openEmailLogin(base),
     siteName: settings.siteName,
     registrationAllowed: settings.registrationAllowed,
+    admits: directory?.admits,
     hooks,
     publicUrl: host.publicUrl,
     origins: values.corsOrigin ?? [],
     pages,
     messages,
   });
-  const findUser = createFindActiveUser(users);
+  const findUser = createFindActiveUser(users, directory?.admits);
   const loginProviders = await openLoginProviders(base, { auth, readUser, messages });
   const hasUserFields = users.userFields !== undefined;
   const passkeys = await openPasskeys(base, { auth, readUser, messages, name: brand.name, hasUserFields });
-  const agents = await openAgents(base, { findUser, events, readUser, name: brand.name });
+  const people = loginProviders && directory?.connect(loginProviders);
+  const agents = await openAgents(base, { findUser, events, readUser, name: brand.name, people });
   const organizations = await openOrganizations(base, { billing, users, auth, events, email });
   const keys = await openKeys(base, { auth, organizations, readUser, findUser });
   return { billing, users, secondFactors, auth, loginProviders, passkeys, agents, organizations, keys };

@@ -113,7 +113,7 @@ async function openApi(base: SaasBase, { modules, rules }: SaasRoutesOptions): P
       await open.register((routes) => auth.plugin(routes, { describeSession }));
       if (loginProviders) await open.register(loginProviders.plugin);
       if (passkeys) await open.register(passkeys.plugin);
-      if (agents) await open.register(agents.plugin);
+      if (agents?.plugin) await open.register(agents.plugin);
       if (organizations) await open.register(organizations.plugin);
       if (keys) await open.register(keys.plugin);
       const { changeProfile } = users.directory;

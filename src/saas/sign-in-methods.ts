@@ -5,6 +5,8 @@ import { DAY } from '../core/kernel/clock.js';
 import { createExpiryPurge } from '../core/ops/purge.js';
 import { type ChangeSource, refuseMissingKey } from '../shared/factors/store.js';
 import { contributePasskeys, viewOf } from '../shared/passkeys/store.js';
+import { DIRECTORY } from './agents/schemas.js';
+import type { SessionDependencies } from './auth/dependencies.js';
 import { authErrors } from './auth/errors.js';
 import type { AccountMails } from './auth/mails.js';
 import type { AuthModule, UsersModule } from './auth/module.js';
@@ -44,11 +46,11 @@ export const createReadUser = (users: Users, mails: AccountMails) => async (id: 
 export type FindActiveUser = ReturnType<typeof createFindActiveUser>;
 
 export const createFindActiveUser =
-  ({ userDocuments, presentUser }: UsersModule) =>
+  ({ userDocuments, presentUser }: UsersModule, admits: SessionDependencies['admits']) =>
   async (id: string) => {
     const user = await userDocuments.findOne({ id });
     if (!user || user.deletingAt !== undefined) return null;
-    if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
+    if (isDisabled(user) || (await admits?.(id)) === false) throw authErrors.ACCOUNT_SUSPENDED();
     return presentUser(user);
   };
 
@@ -92,15 +94,17 @@ export async function openEmailLogin({ context, values }: SaasBase) {
 }
 
 export async function openLoginProviders(
-  { context, config, values, publicUrl, apiUrl, secrets, origins }: SaasBase,
+  { context, config, values, runtime, publicUrl, apiUrl, secrets, origins }: SaasBase,
   { auth, readUser, messages }: { auth: AuthModule; readUser: ReadUser; messages: Messages },
 ) {
   contributeIdentities(context);
-  const { login: providers } = values;
-  if (providers === undefined || Object.keys(providers).length === 0) return undefined;
+  const { login: providers = {} } = values;
+  const directory = runtime.agents && DIRECTORY;
+  if (Object.keys(providers).length === 0 && !directory) return undefined;
   const { createLoginProvidersModule } = await import('./login-providers/module.js');
   return createLoginProvidersModule(context, {
     providers,
+    directory,
     accounts: auth.service.federated,
     readUser,
     signInResponse: SignInAnswer,

@@ -29,7 +29,7 @@ export async function resourcesPlugin(
       { label: 'Tokens for', text: ({ principalKinds }) => principalKinds.join(' and ') },
       {
         label: 'Self-registered',
-        text: ({ admitsSelfRegistered }) => (admitsSelfRegistered ? 'yes' : 'no'),
+        text: ({ admitsSelfRegistered: who }) => (who === true ? 'yes' : (who ?? 'no')),
       },
       {
         label: 'Token lifetime in seconds',

@@ -80,14 +80,14 @@ export function admit(
     : { permit };
 }
 
-/** What an agent may do at a resource. What every agent may do there is not for those that registered themselves. */
+/** What an agent may do at a resource. What every agent may do there is not for those that registered themselves, unless it admits them. */
 export function permitOf(
   agent: Pick<Applicant, 'permissions' | 'invitedAt' | 'mintedAt' | 'operatorSince'>,
   resource: Pick<Target['resource'], 'id' | 'admitsSelfRegistered'>,
   circumstances: Circumstances,
 ): Permit | null {
   const { permissions = [] } = agent;
-  const isStranger = isSelfRegistered(agent) && !resource.admitsSelfRegistered;
+  const isStranger = isSelfRegistered(agent) && resource.admitsSelfRegistered !== true;
   const own = isStranger ? permissions.filter(({ isForEveryone }) => !isForEveryone) : permissions;
   return permitAt(resource, own, circumstances);
 }

@@ -63,6 +63,8 @@ export interface ClientInput {
 /** `origin` of a client that registered itself, which ends when it is not used. */
 export type NewClient = ClientInput &
   Pick<ClientDocument, 'origin' | 'refreshes'> & {
+    /** Default: a new one. */
+    id?: string;
     /** How long it is kept before the first sign-in. Default: 30 days. */
     unusedLifetimeMs?: number;
   };
@@ -172,7 +174,7 @@ export function createClients(
     more: readonly Write[],
   ): Promise<CreatedClient | null>;
   async function create(
-    { isPublic, origin, refreshes, unusedLifetimeMs = UNUSED_LIFETIME_MS, ...given }: NewClient,
+    { id, isPublic, origin, refreshes, unusedLifetimeMs = UNUSED_LIFETIME_MS, ...given }: NewClient,
     source: RequestSource,
     more: readonly Write[] = [],
   ): Promise<CreatedClient | null> {
@@ -185,7 +187,7 @@ export function createClients(
     const now = clock.now();
     const { name, redirectUris, postLogoutRedirectUris, principalKinds } = input;
     const client: ClientDocument = {
-      id: newId('cid_', clock, random),
+      id: id ?? newId('cid_', clock, random),
       name,
       redirectUris,
       postLogoutRedirectUris,

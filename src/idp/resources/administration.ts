@@ -29,7 +29,7 @@ export interface ResourceInput {
   tokenLifetimeSeconds: number;
   principalKinds: readonly Kind[];
   /** Whether principals that have registered themselves may get a token. */
-  admitsSelfRegistered: boolean;
+  admitsSelfRegistered: boolean | 'people';
   /** Names of scopes. */
   sensitive: readonly string[];
   /** Whether its tokens are bound to a key (DPoP). */
@@ -69,7 +69,7 @@ export interface ResourceAdministrationDependencies
 /** What ends with a resource, for the commit that removes it: its access tokens, and its delegations after that. */
 export type EndResource = (identifier: string, by: { ip: string; by?: string }) => Effect;
 
-/** Changes resources. No server loads it: resources decide what tokens are worth, so only the host's command line has it. */
+/** Changes resources, which decide what tokens are worth: only the host's command line and an application in the same process load it. */
 export function createResourceAdministration(
   resources: ResourceCollection,
   deps: ResourceAdministrationDependencies,
@@ -341,7 +341,7 @@ function auditedFields({
     sensitive: scopes.flatMap((scope) => (scope.sensitive ? [scope.name] : [])).join(' '),
     tokenLifetimeSeconds,
     principalKinds: principalKinds.join(' '),
-    selfRegistered: admitsSelfRegistered ? 'yes' : 'no',
+    selfRegistered: admitsSelfRegistered === true ? 'yes' : (admitsSelfRegistered ?? 'no'),
     dpop: requiresDpop ? 'yes' : 'no',
     admittedGroups: admittedGroups.join(' '),
     groupsClaim,

@@ -24,7 +24,7 @@ const ResourceView = Type.Object({
     description: 'The groups whose members alone get tokens; empty: everyone of these kinds.',
   }),
   groups_claim: Type.String({ description: 'The groups in its tokens: `all`, `none`, or names.' }),
-  self_registered: Type.Boolean({
+  self_registered: Type.Union([Type.Boolean(), Type.Literal('people')], {
     description: 'Whether people and agents that registered themselves get tokens.',
   }),
   dpop_bound_access_tokens_required: Type.Boolean(),
@@ -54,7 +54,7 @@ export function resourceView(resource: ResourceDocument) {
     principal_kinds: resource.principalKinds,
     admitted_groups: resource.admittedGroups ?? [],
     groups_claim: resource.groupsClaim ?? 'none',
-    self_registered: resource.admitsSelfRegistered === true,
+    self_registered: resource.admitsSelfRegistered ?? false,
     dpop_bound_access_tokens_required: resource.requiresDpop === true,
     access_token_signing_alg: resource.algorithms?.[0] ?? 'EdDSA',
     created_at: toTimestamp(resource.createdAt),

@@ -45,8 +45,8 @@ export interface ResourceDocument {
   admittedGroups?: string[];
   /** The groups in its tokens: `all`, or names with the names that it gets; absent: none. */
   groupsClaim?: string;
-  /** Whether principals that have registered themselves may get a token. */
-  admitsSelfRegistered?: true;
+  /** Whether principals that have registered themselves may get a token: all, or only people. */
+  admitsSelfRegistered?: true | 'people';
   /** Whether its tokens are bound to a key (DPoP, RFC 9449). */
   requiresDpop?: true;
   /** The algorithms with which its access tokens have been signed, the current one first; absent: EdDSA alone. */

@@ -1,3 +1,4 @@
+import { metadataPath } from '../../core/http/authorization.js';
 import { peopleOnly, type RequestIdentity, type TokenIdentity } from '../../core/http/identity.js';
 import type { User } from '../../core/http/schemas.js';
 import { AppError, httpErrors } from '../../core/kernel/errors.js';
@@ -6,7 +7,6 @@ import type { AccessToken, ApprovalDetails } from '../../resource-server/access-
 import type { ResourceError } from '../../resource-server/errors.js';
 import type { Approved, ProtectedRequest, ResourceServer } from '../../resource-server/service.js';
 import { agentErrors } from './errors.js';
-import type { AgentAccounts } from './service.js';
 
 /** Which requests agents may make: verifies their access tokens and finds the person. */
 
@@ -15,35 +15,30 @@ export interface PresentedRequest extends ProtectedRequest {
 }
 
 export interface AgentAccessOptions {
-  issuer: string;
-  /** The address of the metadata of the API (RFC 9728), for challenges. */
-  metadataUrl: string;
-  verify: ResourceServer['verify'];
-  requireApproval: ResourceServer['requireApproval'];
-  /** The refusal that `verify` has thrown; undefined for another error. */
+  about(): { issuer: string; resource: string };
+  server(): Pick<ResourceServer, 'verify' | 'requireApproval'>;
+  /** The refusal that `server` has thrown; undefined for another error. */
   refusalOf(error: unknown): ResourceError | undefined;
   /** Null if there is no such user. @throws ACCOUNT_SUSPENDED */
   findUser(id: string): Promise<User | null>;
+  /** The user of the person of a token; null if there is none. */
+  userOf(token: AccessToken, ip: string): Promise<string | null>;
 }
 
 export type AgentAccess = ReturnType<typeof createAgentAccess>;
 
 /** @param countRequest counts a request of an agent for a person, and returns an error if there were too many */
 export function createAgentAccess(
-  options: AgentAccessOptions,
-  userOf: AgentAccounts['userOf'],
+  { about, server, refusalOf, findUser, userOf }: AgentAccessOptions,
   countRequest: Throttle['countRequestOf'],
 ) {
   /** The tokens of the requests, which routes do not see. */
   const tokens = new WeakMap<RequestIdentity, AccessToken>();
 
   const refusing = (error: unknown): never => {
-    const refusal = options.refusalOf(error);
+    const refusal = refusalOf(error);
     throw refusal ? toError(refusal, error) : error;
   };
-
-  const verify = (request: PresentedRequest, scope: string | undefined): Promise<AccessToken> =>
-    options.verify(request, scope === undefined ? {} : { scopes: [scope] }).catch(refusing);
 
   /**
    * For whom a verified access token was issued.
@@ -51,9 +46,9 @@ export function createAgentAccess(
    */
   const identify = async (token: AccessToken, ip: string): Promise<TokenIdentity> => {
     // An agent has no account here, also if its own account of the provider should be connected to one. Another issuer speaks for nobody.
-    const isPerson = (token.kind ?? 'human') === 'human' && token.claims['iss'] === options.issuer;
-    const userId = isPerson ? await userOf(token.subject) : null;
-    const user = userId === null ? null : await options.findUser(userId);
+    const isPerson = (token.kind ?? 'human') === 'human' && token.claims['iss'] === about().issuer;
+    const userId = isPerson ? await userOf(token, ip) : null;
+    const user = userId === null ? null : await findUser(userId);
     if (!user) throw agentErrors.ACCOUNT_NOT_CONNECTED();
     const [sub, ...via] = token.actors;
     const rejection = countRequest(`${user.id} ${sub ?? token.clientId}`, ip);
@@ -80,7 +75,7 @@ export function createAgentAccess(
     async approve(identity: RequestIdentity, details: ApprovalDetails): Promise<Approved> {
       const token = tokens.get(identity);
       if (!token) throw peopleOnly();
-      return { ...(await options.requireApproval(token, details).catch(refusing)), by: identity.user.id };
+      return { ...(await server().requireApproval(token, details).catch(refusing)), by: identity.user.id };
     },
 
     /** Whether the header has an access token of an identity provider, as opposed to one of a session. */
@@ -92,7 +87,8 @@ export function createAgentAccess(
      * @throws UNAUTHENTICATED, INSUFFICIENT_SCOPE, FORBIDDEN, ACCOUNT_NOT_CONNECTED, ACCOUNT_SUSPENDED, RATE_LIMITED
      */
     async admit(request: PresentedRequest, scope: string | undefined): Promise<TokenIdentity> {
-      const token = await verify(request, scope);
+      const demands = scope === undefined ? {} : { scopes: [scope] };
+      const token = await server().verify(request, demands).catch(refusing);
       if (scope === undefined) throw peopleOnly();
       return identify(token, request.ip);
     },
@@ -102,11 +98,13 @@ export function createAgentAccess(
       if (!(error instanceof AppError) || error.statusCode !== 401) return error;
       const { code, statusCode, message, headers, cause } = error;
       const challenge = headers['www-authenticate'] ?? 'Bearer realm="api"';
+      const { resource } = about();
+      const metadataUrl = new URL(resource).origin + metadataPath(resource);
       return new AppError(code, statusCode, message, {
         cause,
         headers: {
           ...headers,
-          'www-authenticate': `${challenge}, scope="${scope}", resource_metadata="${options.metadataUrl}"`,
+          'www-authenticate': `${challenge}, scope="${scope}", resource_metadata="${metadataUrl}"`,
         },
       });
     },

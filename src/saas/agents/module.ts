@@ -2,20 +2,16 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import { createSingleUse } from '../../core/ops/single-use.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
-import { type AgentAccessOptions, createAgentAccess } from './access.js';
 import { agentsPlugin } from './plugin.js';
 import { type AgentAccountOptions, createAgentAccounts } from './service.js';
 import { usedAgentProofCollection } from './store.js';
 
-export interface AgentsModuleOptions extends AgentAccountOptions, AgentAccessOptions {}
-
-/** Access of agents with the tokens of an identity provider. */
-export function createAgentsModule(context: ModuleContext, options: AgentsModuleOptions) {
+/** The connections of users with their accounts at an identity provider. */
+export function createAgentsModule(context: ModuleContext, options: AgentAccountOptions) {
   const accounts = createAgentAccounts(context, options);
   context.accountData.add({ section: { name: 'agentAccounts', read: accounts.list } });
   return {
     accounts,
-    access: createAgentAccess(options, accounts.userOf, context.throttle.countRequestOf),
     plugin: (fastify: FastifyTypebox) => agentsPlugin(fastify, { ...options, accounts }),
   };
 }

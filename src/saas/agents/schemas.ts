@@ -5,6 +5,7 @@ import { addressProblem, insecureAddress } from '../../core/config/public-url.js
 import { formatValue } from '../../core/config/validation-messages.js';
 import { Closed, CodeChallenge, Envelope, Timestamp } from '../../core/http/schemas.js';
 import { ReturnTo } from '../../core/outbound/provider-sign-in.js';
+import type { PersonDirectory } from '../../shared/directory.js';
 
 const Credential = Type.String({ minLength: 1, maxLength: 1024, pattern: '^[\\x21-\\x7e]+$' });
 
@@ -57,6 +58,42 @@ export function refusePartialAgents(values: AgentConfiguration, report: Report):
     report.refuse(
       `Agents need ${missing.join(' and ')}, too.`,
       'Set AGENT_ISSUER, AGENT_RESOURCE and AGENT_CLIENT_ID, or none of them.',
+    );
+}
+
+/** The option `agents`. */
+export interface AgentsOption {
+  /**
+   * The identity provider in the same process, registered before: `fastify.idp`. Its people are the users, without a second account and a
+   * connection, and their agents act for them. Instead of AGENT_ISSUER and the options beside it.
+   */
+  directory: PersonDirectory;
+  /** What each scope of your own routes permits, for the page on which people let agents act. Default: the name of the scope. */
+  scopes?: Readonly<Record<string, string>>;
+}
+
+/** The name of the provider in addresses. */
+export const DIRECTORY = 'directory';
+
+/** The scopes of our own routes, as people read them. */
+export const OWN_SCOPES = {
+  'profile:read': 'Read your profile',
+  'billing:read': 'Read your subscription and invoices',
+  'billing:write': 'Change your subscription',
+};
+
+export function refuseUnusableDirectory(
+  { directory }: Partial<AgentsOption>,
+  values: AgentConfiguration & { login?: Readonly<Record<string, unknown>> },
+  report: Report,
+): void {
+  if (typeof directory?.findPerson !== 'function')
+    report.refuse('agents.directory must be fastify.idp.', 'Register identityProvider before saasBackend.');
+  const { agentIssuer, agentResource, agentClientId, login } = values;
+  if ((agentIssuer ?? agentResource ?? agentClientId ?? login?.[DIRECTORY]) !== undefined)
+    report.refuse(
+      `The option agents replaces AGENT_ISSUER, AGENT_RESOURCE, AGENT_CLIENT_ID and a login provider named ${DIRECTORY}.`,
+      'Leave them out.',
     );
 }
 

@@ -148,7 +148,7 @@ export function createAgentAccounts(context: ModuleContext, options: AgentAccoun
     view: async (userId: string): Promise<AgentAccountView> => viewOf(await linkOf(userId)),
 
     /** The user of an account of the identity provider. */
-    userOf: async (subject: string): Promise<string | null> =>
+    userOf: async ({ subject }: { subject: string }): Promise<string | null> =>
       (await links.findOne({ id: linkId(issuer, subject) }))?.userId ?? null,
 
     /** For the export of a user: the connections with every provider that was configured. */

@@ -24,6 +24,8 @@ export interface SessionDependencies {
   sessions: Sessions;
   tokens: SessionTokens;
   presentUser: PresentUser;
+  /** Whether a user is active in the directory of the process. Absent without one. */
+  admits?: ((userId: string) => Promise<boolean>) | undefined;
   /** Absent without the option. */
   hooks?: Hooks | undefined;
   audit: Audit;
@@ -64,8 +66,8 @@ export interface AuthDependencies extends SessionDependencies {
   secondFactors?: SecondFactors | undefined;
   /** The secrets that encrypt what a client keeps, the current one first. */
   secrets: readonly string[];
-  /** Whether the operator allows new registrations. */
-  registrationAllowed(): Promise<boolean>;
+  /** Whether new registrations are allowed, in this way. */
+  registrationAllowed(method?: string): Promise<boolean>;
   /** Whether the address must be verified before the first login. */
   verificationRequired: boolean;
   siteName(): Promise<string>;

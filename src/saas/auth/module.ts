@@ -8,7 +8,7 @@ import type { Effect } from '../../core/ops/commit.js';
 import type { EventOf } from '../../core/ops/events.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
-import type { SecondFactors } from './dependencies.js';
+import type { AuthDependencies, SecondFactors } from './dependencies.js';
 import type { AuthEvents } from './events.js';
 import type { Hooks } from './hooks.js';
 import { createForeignHashes, foreignHashCollection } from './import/foreign-hashes.js';
@@ -110,12 +110,11 @@ export function createAccountMailsModule(
 /** Registration, login, sessions and account management. */
 export type AuthModule = ReturnType<typeof createAuthModule>;
 
-export interface AuthModuleOptions {
+export interface AuthModuleOptions extends Pick<AuthDependencies, 'registrationAllowed' | 'admits'> {
   config: AuthConfiguration;
   tokenKinds: Awaited<ReturnType<typeof registerSessionTokenKinds>>;
   users: UsersModule;
   mails: AccountMails;
-  registrationAllowed(): Promise<boolean>;
   siteName(): Promise<string>;
   event: EventOf<AuthEvents>;
   /** The secrets that encrypt what a client keeps, the current one first. */

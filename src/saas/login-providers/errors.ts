@@ -9,7 +9,7 @@ export const federationErrors = defineErrors({
   INVALID_TICKET: [401, 'The ticket is invalid, has expired or belongs to another sign-in. Start again.'],
   PROVIDER_EMAIL_NOT_VERIFIED: [
     403,
-    'The provider has not confirmed your e-mail address. Confirm it there, or register with a password.',
+    'The provider has not confirmed your e-mail address. Confirm it there first.',
   ],
   EMAIL_NOT_VERIFIED: [403, 'Confirm your e-mail address first with the link that was sent to it.'],
   LAST_LOGIN_METHOD: [

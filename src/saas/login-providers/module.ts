@@ -5,7 +5,7 @@ import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { federationPlugin } from './plugin.js';
 import { createProvider, type Provider } from './providers.js';
-import type { FederationConfiguration } from './schemas.js';
+import type { FederationConfiguration, ProviderConfiguration } from './schemas.js';
 import { createFederation, type FederationOptions } from './service.js';
 import { usedTicketCollection } from './store.js';
 
@@ -26,12 +26,13 @@ export function createLoginProvidersModule(context: ModuleContext, options: Logi
   const { clock, log } = context;
   const onRejected = (provider: string, err: unknown) =>
     log.warn({ provider, err }, 'the response of a sign-in provider was rejected');
-  const providers = new Map<string, Provider>(
-    Object.entries(options.providers).map(([name, configured]) => [
+  const providers = new Map<string, Provider>();
+  const add = (name: string, configured: ProviderConfiguration): void =>
+    void providers.set(
       name,
       createProvider(name, configured, { clock, allowHttp: options.allowHttp, onRejected }),
-    ]),
-  );
+    );
+  for (const [name, configured] of Object.entries(options.providers)) add(name, configured);
   const callbackUrl = (provider: string) => `${options.apiUrl()}/auth/callback/${provider}`;
   context.jobs.add('ticket-purge', createExpiryPurge(usedTicketCollection(context.store), clock));
   const federation = createFederation(context, { ...options, providers, callbackUrl });
@@ -39,6 +40,7 @@ export function createLoginProvidersModule(context: ModuleContext, options: Logi
   context.signInMethods.add('identity', { isHeld: federation.isHeld });
   return {
     service: federation,
+    add,
     plugin: (fastify: FastifyTypebox) => federationPlugin(fastify, { ...options, federation, callbackUrl }),
   };
 }

@@ -3,7 +3,6 @@ import type { RequestSource } from '../../core/http/routes.js';
 import { Email, matchesSchema, OptionalName, toTimestamp } from '../../core/http/schemas.js';
 import { MINUTE, SECOND } from '../../core/kernel/clock.js';
 import { AppError, httpErrors } from '../../core/kernel/errors.js';
-import { sha256 } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
 import { decideAndCommit, type Effect } from '../../core/ops/commit.js';
 import { createSingleUse } from '../../core/ops/single-use.js';
@@ -23,7 +22,7 @@ import { federationErrors } from './errors.js';
 import type { ProviderIdentity } from './provider-responses.js';
 import type { Provider } from './providers.js';
 import type { IdentityView, StartQuery } from './schemas.js';
-import { type IdentityDocument, identityCollection, usedTicketCollection } from './store.js';
+import { type IdentityDocument, identityCollection, identityId, usedTicketCollection } from './store.js';
 
 /** The user of a connection. */
 export interface ConnectedUser extends ReadAccount {
@@ -36,7 +35,7 @@ interface PendingLogin extends Pick<SignInChecks, 'maxAge'> {
 }
 
 /** Who has signed in at a provider. */
-interface Ticket {
+export interface Ticket {
   provider: string;
   identity: ProviderIdentity;
 }
@@ -51,6 +50,8 @@ export interface FederationContext
 
 export interface FederationOptions extends Pick<ProviderSignInOptions, 'secrets' | 'publicUrl' | 'origins'> {
   providers: ReadonlyMap<string, Provider>;
+  /** The provider whose people are the users, so that they stay connected. */
+  directory?: string | undefined;
   accounts: FederatedSignIn;
   /** Null if there is no such user. */
   readUser(id: string): Promise<ConnectedUser | null>;
@@ -90,7 +91,7 @@ export function createFederation(context: FederationContext, options: Federation
     );
 
   const documentOf = (userId: string, { provider, identity }: Ticket): IdentityDocument => ({
-    id: keyOf(identity),
+    id: identityId(identity),
     userId,
     provider,
     issuer: identity.issuer,
@@ -132,6 +133,39 @@ export function createFederation(context: FederationContext, options: Federation
   /** A provider that is not configured any more is no way to sign in. */
   const signsIn = ({ provider }: IdentityDocument): boolean => providers.has(provider);
 
+  /**
+   * The user of a person, who is created with the first visit.
+   * @param isCounted as for `SignIn.admit`
+   * @throws ACCOUNT_EXISTS, PROVIDER_EMAIL_NOT_VERIFIED and those of `SignIn.admit`
+   */
+  const userOf = async (
+    ticket: Ticket,
+    source: RequestSource,
+    { isCounted, ...more }: { locale?: string | undefined; isCounted: boolean },
+  ): Promise<{ userId: string; isNew: boolean }> => {
+    const { email, name, emailVerified } = ticket.identity;
+    const known = () => identities.findOne({ id: identityId(ticket.identity) });
+    const connected = await known();
+    if (connected) return { userId: connected.userId, isNew: false };
+    if (email === undefined || !emailVerified || !matchesSchema(email, Email))
+      throw federationErrors.PROVIDER_EMAIL_NOT_VERIFIED();
+    const person = { email, ...(name && matchesSchema(name, OptionalName) && { name }) };
+    await accounts.admit(person, source, isCounted);
+    const document = documentOf(accounts.newId(), ticket);
+    const { userId } = document;
+    const connection = [identities.inserting(document), entry('connected', document, source)];
+    try {
+      await accounts.create({ ...person, ...more, id: userId }, connection, source);
+      return { userId, isNew: true };
+    } catch (error) {
+      if (!isTaken(error)) throw error;
+      // Another request may have created the user in the meantime.
+      const late = await known();
+      if (late) return { userId: late.userId, isNew: false };
+      throw federationErrors.ACCOUNT_EXISTS();
+    }
+  };
+
   return {
     providers: (): { name: string; label: string }[] =>
       [...providers.values()].map(({ name, label }) => ({ name, label })),
@@ -164,36 +198,19 @@ export function createFederation(context: FederationContext, options: Federation
       return signIns.addressAfter(response, begun, { proven, failure: 'login_failed' });
     },
 
+    userOf,
+
     /**
      * Signs in, or registers, the owner of the ticket.
      * @throws INVALID_TICKET, ACCOUNT_EXISTS, PROVIDER_EMAIL_NOT_VERIFIED and those of `FederatedAccounts`
      */
     exchange: (given: Redemption, locale: string | undefined, source: RequestSource): Promise<SignedIn> =>
       redeem(given, async (ticket) => {
-        const { identity } = ticket;
-        const { authenticatedAt } = identity;
-        const id = keyOf(identity);
-        const signIn = async (): Promise<SignedIn | null> => {
-          const known = await identities.findOne({ id });
-          return known && accounts.signIn(known.userId, authenticatedAt, source);
-        };
-        const signedIn = await signIn();
-        if (signedIn) return signedIn;
-        const { email, name } = identity;
-        if (email === undefined || !identity.emailVerified || !matchesSchema(email, Email))
-          throw federationErrors.PROVIDER_EMAIL_NOT_VERIFIED();
-        const person = { email, ...(name && matchesSchema(name, OptionalName) && { name }) };
-        await accounts.admit(person, source);
-        const document = documentOf(accounts.newId(), ticket);
-        const connection = [identities.inserting(document), entry('connected', document, source)];
-        const user = { ...person, id: document.userId, locale, authenticatedAt };
-        return accounts.register(user, connection, source).catch(async (error: unknown) => {
-          if (!isTaken(error)) throw error;
-          // Another request may have created the user in the meantime.
-          const late = await signIn();
-          if (late) return late;
-          throw federationErrors.ACCOUNT_EXISTS();
-        });
+        const user = await userOf(ticket, source, { locale, isCounted: true });
+        const signedIn = await accounts.signIn(user, ticket.identity.authenticatedAt, source);
+        // The user was deleted in the meantime.
+        if (!signedIn) throw federationErrors.INVALID_TICKET();
+        return signedIn;
       }),
 
     /**
@@ -236,6 +253,10 @@ export function createFederation(context: FederationContext, options: Federation
         const identity = connected.find((one) => one.id === id);
         if (!user || !identity) throw httpErrors.NOT_FOUND();
         const others = connected.filter((one) => one !== identity);
+        if (identity.provider === options.directory)
+          throw federationErrors.LAST_LOGIN_METHOD({
+            message: 'Its people are the users: it stays connected.',
+          });
         if (!others.some(signsIn) && !(await context.signInMethods.hasOther('identity', userId)))
           throw federationErrors.LAST_LOGIN_METHOD();
         const effects = effectsOf('disconnected', identity, user, source);
@@ -243,8 +264,6 @@ export function createFederation(context: FederationContext, options: Federation
       }),
   };
 }
-
-const keyOf = ({ issuer, subject }: ProviderIdentity): string => sha256(JSON.stringify([issuer, subject]));
 
 /** Whether the sign-in continues with the error: the ticket is used then. */
 const hasChallenge = (error: unknown): boolean =>

@@ -1,3 +1,4 @@
+import { sha256 } from '../../core/kernel/secrets.js';
 import { type UsedOnce, usedOnceCollection } from '../../core/ops/single-use.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
@@ -16,6 +17,9 @@ export interface IdentityDocument {
   email?: string;
   createdAt: number;
 }
+
+export const identityId = ({ issuer, subject }: Pick<IdentityDocument, 'issuer' | 'subject'>): string =>
+  sha256(JSON.stringify([issuer, subject]));
 
 export type Identities = Collection<IdentityDocument>;
 

@@ -11,10 +11,12 @@ export type SettingsModule = ReturnType<typeof createSettingsModule>;
 /**
  * @param operator the user name of the operator, for the audit
  * @param custom the settings of the host, if it declares any
+ * @param registrationBy how people register at all; absent: in every way
  */
 export function createSettingsModule(
   context: ModuleContext,
   { operator, custom }: { operator: string; custom?: CustomSettingsService | undefined },
+  registrationBy?: string,
 ) {
   const service = createSettingsService(context);
   return {
@@ -22,8 +24,9 @@ export function createSettingsModule(
     /** The settings of the host, if it declares any. */
     custom,
     siteName: async (): Promise<string> => (await service.current()).siteName,
-    /** Whether people may register. */
-    registrationAllowed: async (): Promise<boolean> => (await service.current()).allowRegistration,
+    /** Whether people may register, in this way. */
+    registrationAllowed: async (method?: string): Promise<boolean> =>
+      (registrationBy ?? method) === method && (await service.current()).allowRegistration,
     /** Rejects requests with 503 in maintenance mode. Must be called before routes are added to `fastify`. */
     enforceMaintenance: (fastify: FastifyTypebox) => enforceMaintenance(fastify, service),
     /** The routes of the API. */

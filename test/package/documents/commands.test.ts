@@ -7,7 +7,7 @@ import { serverPort } from '../../kit/port.js';
 import { compiled, startCommand, startProgram } from '../../kit/process.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { allBlocks, blocksOf, pagesOfDocumentation, ROOT, readPage } from './blocks.js';
-import { allow, connectAccounts, enterCode } from './person.js';
+import { acceptInvitation, allow, connectAccounts, enterCode } from './person.js';
 
 /**
  * The commands of README and docs, pasted into a shell beside running programs. A block that no test runs states the reason in the
@@ -75,19 +75,26 @@ async function startIdp(t: Test, env: Record<string, string> = {}) {
   return { cwd, issuer: url.replace('127.0.0.1', 'localhost') };
 }
 
-t.test('the application of docs/start.md gets a user, a subscription and an agent as printed', async (t) => {
-  const page = 'docs/start.md';
+/** The application of a page, which runs in a folder where both products are installed. */
+async function startPage(t: Test, page: string, heading: string) {
   const port = String(await serverPort());
   const here = (text: string) => text.replaceAll('localhost:3000', `localhost:${port}`);
   const cwd = temporaryFolder(t);
   mkdirSync(join(cwd, 'node_modules'));
   symlinkSync(ROOT, join(cwd, 'node_modules/saas-backend'));
   symlinkSync(join(ROOT, 'node_modules/fastify'), join(cwd, 'node_modules/fastify'));
-  const app = blocksOf(page).find(({ language, heading }) => language === 'js' && heading === 'Run');
+  const app = blocksOf(page).find((block) => block.language === 'js' && block.heading === heading);
   writeFileSync(join(cwd, 'app.mjs'), app?.text ?? '');
-  const start = `exec ${commandsIn(page, 'Run').replace('node', process.execPath)}`;
+  const start = `exec ${process.execPath} app.mjs`;
   const server = startCommand(t, 'sh', { args: ['-c', start], cwd, env: { PORT: port } });
   await server.printed(/^http:.*\/account$/);
+  return { port, here, cwd, start, server };
+}
+
+t.test('the application of docs/start.md gets a user, a subscription and an agent as printed', async (t) => {
+  const page = 'docs/start.md';
+  t.equal(commandsIn(page, 'Run').trim(), 'node app.mjs');
+  const { port, here, cwd, start, server } = await startPage(t, page, 'Run');
 
   const steps = ['The first user', 'The first subscription', 'The first agent'].map((heading) =>
     commandsIn(page, heading),
@@ -125,6 +132,20 @@ t.test('the application of docs/start.md gets a user, a subscription and an agen
   const me = `"email":"grace@example.com".*"actor":{"sub":"${sub}"`;
   t.match(redeemed, new RegExp(`${me}.*}{"success":false.*"FORBIDDEN".*}.*${me}`), 'twice, and 403 between');
   t.match(redeemed, /dlg_\S+ +grace@example\.com +helper@agents\.example/);
+});
+
+t.test('in one process, an agent acts for a person of the provider as printed', async (t) => {
+  const page = 'docs/agents-in-your-api.md';
+  const { here, cwd } = await startPage(t, page, 'In one process');
+  const [beforehand = '', redemption = ''] = here(commandsIn(page, 'In one process')).split('code=ac_…\n');
+  const kept = ['agent', 'verifier'].map((name) => `echo "$${name}" > ${name}.txt`);
+  const printed = await paste(t, [beforehand, ...kept].join('\n'), {}, cwd);
+  const [address = ''] = /^http:.*\/authorize\?.*$/m.exec(printed) ?? [];
+  const code = await allow(await acceptInvitation(printed, address), address);
+  const names = beforehand.split('\n').filter((one) => /^(json\(\)|IDP=|API=)/.test(one));
+  const restore = ['agent', 'verifier'].map((name) => `${name}=$(cat ${name}.txt)`);
+  const redeemed = await paste(t, [...names, ...restore, `code=${code}`, redemption].join('\n'), {}, cwd);
+  t.match(redeemed, /"email":"you@example.com".*"actor":\{"sub":"u_/);
 });
 
 t.test('the commands about agents and access tokens work as printed', async (t) => {

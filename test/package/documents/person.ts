@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Agent, type Page } from '../../kit/agent.js';
 import { waitUntil } from '../../kit/wait.js';
@@ -20,10 +20,13 @@ function linkIn(page: Page, text: string): string {
 
 /** The address in the newest mail of a kind, in `./data/mail`. */
 async function mailedLink(folder: string, kind: string): Promise<string> {
-  const mails = () => readdirSync(join(folder, 'data/mail')).filter((name) => name.endsWith('.txt'));
+  const mailbox = join(folder, 'data/mail');
+  // It exists with the first mail.
+  const mails = () =>
+    (existsSync(mailbox) ? readdirSync(mailbox) : []).filter((name) => name.endsWith('.txt'));
   const linkInNewest = () => {
     const newest = mails().findLast((name) => name.includes(kind));
-    const text = newest && readFileSync(join(folder, 'data/mail', newest), 'utf8');
+    const text = newest && readFileSync(join(mailbox, newest), 'utf8');
     return /^http:\S+token=\S+$/m.exec(text ?? '')?.[0];
   };
   // The file exists before it is written.
@@ -44,6 +47,15 @@ export async function connectAccounts(origin: string, folder: string): Promise<A
   const signUp = await browser.open(linkIn(signIn, 'prompt=create'));
   const connected = await browser.submit(signUp, { handle: email, ...chosen });
   if (!connected.body.includes('The account is connected')) throw new Error(connected.body);
+  return browser;
+}
+
+/** "In the browser", of its first section. The browser of a person who has accepted the invitation, at the page of the address. */
+export async function acceptInvitation(printed: string, address: string): Promise<Agent> {
+  const browser = new Agent({ origin: address });
+  const [, invitation = ''] = /^invite_url +(\S+)$/m.exec(printed) ?? [];
+  await browser.submit(await browser.open(invitation), chosen);
+  await browser.submit(await browser.open(address), { handle: 'you@example.com', password: PASSWORD });
   return browser;
 }
 

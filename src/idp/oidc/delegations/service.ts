@@ -151,8 +151,8 @@ export function createDelegations(
     endOwn: async (person: string, id: string, by: EndedBy): Promise<boolean> =>
       endStored(await delegationDocuments.findOne({ id, person }), by),
 
-    /** Ends all of a client or a resource that is removed. */
-    async endAll(of: { clientId: string } | { resource: string }, by: EndedBy) {
+    /** Ends all of a client or a resource that is removed, or of a person at a resource. */
+    async endAll(of: { clientId: string } | { resource: string; person?: string }, by: EndedBy) {
       for await (const items of pagesOf(delegationDocuments, {
         where: { ...of, revokedAt: null },
         sort: 'id',

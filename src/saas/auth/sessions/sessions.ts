@@ -72,6 +72,7 @@ export function createSessionService(deps: SessionDependencies) {
       sessions.findOne({ id: claims.sid }),
     ]);
     if (!stored || !session || !isSessionValid(stored, session, clock.now())) return null;
+    if ((await deps.admits?.(stored.id)) === false) return null;
     const user = await userIn(stored, session);
     return user && { user, session };
   };

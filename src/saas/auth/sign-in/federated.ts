@@ -29,7 +29,7 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies) {
      * @throws ACCOUNT_SUSPENDED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED
      */
     async signIn(
-      userId: string,
+      { userId, isNew }: { userId: string; isNew: boolean },
       authenticatedAt: number | undefined,
       source: RequestSource,
     ): Promise<SignedIn | null> {
@@ -37,34 +37,28 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies) {
       if (!user) return null;
       await deps.rejectUnusable(user, source, false);
       await deps.secondFactorStep?.demand(user, FIRST_FACTOR.federated, source);
-      return deps.signIn(user, source, [FIRST_FACTOR.federated], authenticatedAt);
+      return deps.signIn(user, source, [FIRST_FACTOR.federated], authenticatedAt, isNew);
     },
 
     /** Whether a person may register; called before anything is stored. @throws as `SignIn.admit` */
-    admit: ({ email, ...named }: { email: string; name?: string }, source: RequestSource) =>
-      deps.admit({ ...named, email: canonicalEmail(email) }, 'provider', source),
+    admit: (
+      { email, ...named }: { email: string; name?: string },
+      source: RequestSource,
+      isCounted: boolean,
+    ) => deps.admit({ ...named, email: canonicalEmail(email) }, 'provider', source, isCounted),
 
     /**
-     * Creates an account without a password whose address the provider has verified, and starts a session.
+     * Creates an account without a password whose address the provider has verified.
      * @param connection what is stored in the same commit
      * @throws EMAIL_TAKEN; UniqueViolation for the connection
      */
-    async register(
-      {
-        authenticatedAt,
-        ...given
-      }: {
-        id: string;
-        email: string;
-        name?: string;
-        locale: string | undefined;
-        authenticatedAt: number | undefined;
-      },
+    create(
+      given: { id: string; email: string; name?: string; locale?: string | undefined },
       connection: readonly CommitPart[],
       source: RequestSource,
-    ): Promise<SignedIn> {
+    ): Promise<void> {
       const user = newUserDocument({ ...given, emailVerified: true }, clock.now(), deps);
-      return deps.createAccount(user, source, [FIRST_FACTOR.federated], authenticatedAt, connection);
+      return deps.storeAccount(user, source, connection);
     },
   };
 }

@@ -26,20 +26,36 @@ export function createSignIn(deps: AuthDependencies & { newSession: SessionServi
     audit.entry({ event: 'user.registered', subject: user.id, ip }),
   ];
 
+  /** Stores a new user, with others in the same commit. @throws EMAIL_TAKEN; UniqueViolation for the others */
+  const storeAccount = async (
+    user: UserDocument,
+    source: SessionSource,
+    others: readonly CommitPart[],
+  ): Promise<void> => {
+    const parts = [users.inserting(user), deps.mails.welcome(user), ...(await registered(user, source))];
+    await commit([...parts, ...others]).catch((error: unknown) => {
+      if (error instanceof UniqueViolation && error.field === 'email') throw authErrors.EMAIL_TAKEN();
+      throw error;
+    });
+  };
+
   return {
     registered,
+    storeAccount,
 
     /**
      * Whether a person may register; called before anything is stored, also for an existing account, which no response reveals.
+     * @param isCounted whether anyone can cause it
      * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
      */
     async admit(
       { fields, ...person }: Pick<UserDocument, 'email' | 'name' | 'fields'>,
       method: LoginMethod,
       source: RequestSource,
+      isCounted = true,
     ): Promise<void> {
-      if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
-      await deps.throttle.count(authLimits.register, source.ip);
+      if (!(await deps.registrationAllowed(method))) throw authErrors.REGISTRATION_DISABLED();
+      if (isCounted) await deps.throttle.count(authLimits.register, source.ip);
       await beforeRegister?.({ ...person, ...deps.userFields?.present(fields) }, method, source);
     },
 
@@ -52,29 +68,31 @@ export function createSignIn(deps: AuthDependencies & { newSession: SessionServi
       { ip }: SessionSource,
       mustBeVerified: boolean = deps.verificationRequired,
     ): Promise<void> {
-      const refusal = isDisabled(user)
-        ? authErrors.ACCOUNT_SUSPENDED()
-        : mustBeVerified && !user.emailVerified
-          ? authErrors.EMAIL_NOT_VERIFIED()
-          : undefined;
+      const refusal =
+        isDisabled(user) || (await deps.admits?.(user.id)) === false
+          ? authErrors.ACCOUNT_SUSPENDED()
+          : mustBeVerified && !user.emailVerified
+            ? authErrors.EMAIL_NOT_VERIFIED()
+            : undefined;
       if (!refusal) return;
       await audit.recordFailure({ event: 'login.failed', subject: user.id, ip, detail: refusal.code });
       throw refusal;
     },
 
-    /** Starts a session and records it. */
+    /** Starts a session and records it. `isNew`: the user has just been stored, with a record of its own. */
     async signIn(
       user: UserDocument,
       source: SessionSource,
       amr?: readonly string[],
       authenticatedAt?: number,
+      isNew = false,
     ): Promise<SignedIn> {
       const { session, signedIn } = await newSession(user, source, amr, authenticatedAt);
       await commit([
         sessions.inserting(session),
-        audit.entry({ event: 'login.succeeded', subject: user.id, ip: source.ip }),
+        isNew ? undefined : audit.entry({ event: 'login.succeeded', subject: user.id, ip: source.ip }),
       ]);
-      await afterLogin?.(signedIn.user, session, false, source);
+      await afterLogin?.(signedIn.user, session, isNew, source);
       return signedIn;
     },
 
@@ -91,11 +109,7 @@ export function createSignIn(deps: AuthDependencies & { newSession: SessionServi
       others: readonly CommitPart[] = [],
     ): Promise<SignedIn> {
       const { session, signedIn } = await newSession(user, source, amr, authenticatedAt);
-      const parts = [users.inserting(user), sessions.inserting(session), deps.mails.welcome(user)];
-      await commit([...parts, ...(await registered(user, source)), ...others]).catch((error: unknown) => {
-        if (error instanceof UniqueViolation && error.field === 'email') throw authErrors.EMAIL_TAKEN();
-        throw error;
-      });
+      await storeAccount(user, source, [sessions.inserting(session), ...others]);
       await afterLogin?.(signedIn.user, session, true, source);
       return signedIn;
     },
