@@ -5,11 +5,12 @@ import { documentCollection } from '../../src/core/outbound/documents.js';
 import { logoutNoticeCollection } from '../../src/idp/oidc/backchannel/store.js';
 import type { OrganizationApi } from '../../src/saas/organizations/host-api.js';
 import { linkOf } from '../idp/provisioning/kit.js';
-import { PASSWORD, SECRETS } from '../kit/app.js';
+import { basic, PASSWORD, SECRETS } from '../kit/app.js';
+import { DETAILS, PAYMENT, PAYMENTS } from '../kit/approvals.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { begin, deviceClient } from '../kit/device.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
-import { type IdpApp, idpStore } from '../kit/idp.js';
+import { type IdpApp, idpStore, search } from '../kit/idp.js';
 import { type MailSink, mailSink } from '../kit/mail.js';
 import { COMMAND_SOURCE, makeOperator, rolesOf } from '../kit/operator.js';
 import { addResource } from '../kit/resources.js';
@@ -33,7 +34,7 @@ export async function planTour(t: Test): Promise<Stop[]> {
   const sink = await mailSink(t);
   const mailed = { emailSmtpUrl: sink.url, factorEncryptionKey: FACTOR_KEY };
   const [{ idp, origin }, saas] = await Promise.all([
-    reachableIdp(t, { ...mailed, passkeys: true, deviceFlow: true, clientIdMetadata: true }),
+    reachableIdp(t, { ...mailed, passkeys: true, deviceFlow: true, approvals: true, clientIdMetadata: true }),
     mailedApp(t, {
       factorEncryptionKey: FACTOR_KEY,
       webhooks: true,
@@ -45,6 +46,7 @@ export async function planTour(t: Test): Promise<Stop[]> {
   return [
     ...(await stopsOfIdp(t, idp, origin)),
     ...(await stopsOfDevices(t, idp, origin)),
+    ...(await stopsOfApprovals(t, idp, origin)),
     ...(await stopsOfMailedLinks(t, idp, origin, sink)),
     ...(await stopsOfSecondFactor(idp, origin)),
     ...(await stopsOfPasskeys(idp, origin)),
@@ -164,6 +166,30 @@ async function stopsOfDevices(t: Test, idp: IdpApp, origin: string): Promise<Sto
       ]);
       return response;
     }),
+  ];
+}
+
+/** The page on which a person decides about one action. */
+async function stopsOfApprovals(t: Test, idp: IdpApp, origin: string): Promise<Stop[]> {
+  const scopes = [{ name: 'pay', description: 'Send payments' }];
+  const api = await addResource(t, idp, PAYMENTS, { name: `The Payments of ${NAME}`, scopes });
+  await api.changeApprovals(PAYMENTS, { add: PAYMENT }, COMMAND_SOURCE);
+  const authorization_details = JSON.stringify([{ ...DETAILS, creditor: NAME }]);
+  const agent = await idp.mintAgent({ name: NAME });
+  const { body } = await idp.request('POST', '/bc-authorize', {
+    form: search({ authorization_details, scope: 'pay', login_hint: HANDLE, binding_message: 'Order 7' }),
+    headers: { authorization: basic(agent.sub, agent.password) },
+  });
+  const client = await idp.createClient({ name: NAME, redirect_uris: `${origin}/health` });
+  return [
+    stop('approval-sign-in', 401, async (page) => {
+      await page.context().clearCookies();
+      return page.goto(`${origin}/approve/apr_${body.auth_req_id.slice(3, 35)}`);
+    }),
+    stop('approval', 200, send({ 'E-mail or user name': HANDLE, Password: PASSWORD })),
+    stop('approval-allowed', 200, send()),
+    stop('approval-gone', 404, open(`${origin}/approve/apr_${'0'.repeat(32)}`)),
+    stop('approval-application', 200, open(authorizeUrl(origin, client, { authorization_details }))),
   ];
 }
 

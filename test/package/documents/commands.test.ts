@@ -6,8 +6,9 @@ import t, { type Test } from 'tap';
 import { serverPort } from '../../kit/port.js';
 import { compiled, startCommand, startProgram } from '../../kit/process.js';
 import { temporaryFolder } from '../../kit/tmp.js';
+import { waitUntil } from '../../kit/wait.js';
 import { allBlocks, blocksOf, pagesOfDocumentation, ROOT, readPage } from './blocks.js';
-import { acceptInvitation, allow, connectAccounts, enterCode } from './person.js';
+import { acceptInvitation, allow, connectAccounts, decideFirst, enterCode } from './person.js';
 
 /**
  * The commands of README and docs, pasted into a shell beside running programs. A block that no test runs states the reason in the
@@ -207,8 +208,36 @@ t.test('the commands of docs/approvals.md work as printed', async (t) => {
   const steps = ['Declare what needs an approval', 'Ask a person', 'Get the token'].map((heading) =>
     commandsIn('docs/approvals.md', heading),
   );
-  const printed = await paste(t, steps.join('\n').replace('http://localhost:8080', issuer), {}, cwd);
+  const save = 'echo "$sub" > sub\necho "$password" > password';
+  const commands = `${steps.join('\n')}\n${save}`.replace('http://localhost:8080', issuer);
+  const printed = await paste(t, commands, {}, cwd);
   t.match(printed, /"error":"authorization_pending"/);
+  const browser = await acceptInvitation(printed, `${issuer}/account`);
+
+  const heading = 'An agent that pays after approval';
+  const [api, agent] = blocksOf('docs/approvals.md').filter(
+    (one) => one.heading === heading && one.language === 'js',
+  );
+  const port = String(await serverPort());
+  for (const [name, text = ''] of Object.entries({ 'api.mjs': api?.text, 'agent.mjs': agent?.text }))
+    writeFileSync(join(cwd, name), text.replaceAll('http://localhost:8080', issuer).replaceAll('4000', port));
+  mkdirSync(join(cwd, 'node_modules'));
+  symlinkSync(ROOT, join(cwd, 'node_modules/saas-backend'));
+  const [serve = '', ask = ''] = commandsIn('docs/approvals.md', heading).split(/\n+(?=CLIENT_ID)/);
+  const run = (command: string) =>
+    startCommand(t, 'sh', { args: ['-c', command.replace('node', `exec ${process.execPath}`)], cwd });
+  run(serve);
+  await waitUntil('the API', () =>
+    fetch(`http://127.0.0.1:${port}`).then(
+      () => true,
+      () => false,
+    ),
+  );
+  const asking = run(`sub=$(cat sub)\npassword=$(cat password)\n${ask}`);
+  t.match((await decideFirst(browser, issuer)).body, 'Pay <strong><bdi>12.5</bdi></strong>');
+  await asking.printed(/^\{"paid":12\.5,"by":"u_[0-9a-f]{32}","txn":"gr_[0-9a-f]{32}"\}$/);
+  t.equal(await asking.ended(), 0);
+  await paste(t, commandsIn('docs/approvals.md', 'Be told instead of polling'), {}, cwd);
 });
 
 t.test('the commands of docs/groups.md work as printed', async (t) => {

@@ -73,3 +73,12 @@ export async function enterCode(origin: string, code: string): Promise<Page> {
   const asked = await browser.submit(await browser.open(`${origin}/device`), { user_code: code });
   return browser.submit(asked);
 }
+
+/** Follows "Look and decide" of the latest request on the account page and allows it. Returns the page that asks. */
+export async function decideFirst(browser: Agent, origin: string): Promise<Page> {
+  const account = () => browser.open(`${origin}/account`);
+  await waitUntil('the request', async () => (await account()).body.includes('Look and decide'));
+  const asked = await browser.open(linkIn(await account(), '/approve/'));
+  await browser.submit(asked, { decision: 'allow' });
+  return asked;
+}

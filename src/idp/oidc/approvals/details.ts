@@ -90,22 +90,20 @@ export const isDeclared = (details: AuthorizationDetail, { approvals = [] }: Res
 /** The sentence about the details: text, and between it values that a page sets apart. */
 function sentenceOf(details: AuthorizationDetail, { approvals = [] }: Resource) {
   const { sentence = '' } = approvals.find(({ name }) => name === details.type) ?? {};
-  return sentence.split(/\{(\w+)\}/).map((part, index) => {
-    const value = index % 2 === 1 && Object.hasOwn(details, part) ? String(details[part]) : undefined;
-    return value === undefined ? { text: part } : { value };
-  });
+  // It has no optional fields.
+  return sentence
+    .split(/\{(\w+)\}/)
+    .map((part, index) => (index % 2 === 1 ? { value: String(details[part]) } : { text: part }));
 }
 
-/** The fields as a list, in the order of their declaration. */
-const fieldsOf = ({ type: _, ...fields }: AuthorizationDetail) =>
-  Object.entries(fields).map(([name, value]) => ({ name, value: String(value) }));
-
-/** What a page shows of a request. */
-export const viewOf = (details: AuthorizationDetail | undefined, { resource, scopes }: Target) => ({
-  hasScopes: scopes.length > 0,
-  ...(details && { sentence: sentenceOf(details, resource), fields: fieldsOf(details) }),
-});
+/** What a page shows of a request: the fields in the order of their declaration. */
+export function viewOf(details: AuthorizationDetail | undefined, { resource, scopes }: Target) {
+  const hasScopes = scopes.length > 0;
+  if (!details) return { hasScopes };
+  const { type: _, ...fields } = details;
+  const shown = Object.entries(fields).map(([name, value]) => ({ name, value: String(value) }));
+  return { hasScopes, sentence: sentenceOf(details, resource), fields: shown };
+}
 
 /** What the audit says of details that it does not contain. */
-export const hashOf = (details: AuthorizationDetail): string =>
-  sha256(JSON.stringify(Object.entries(details).sort(([one], [other]) => (one < other ? -1 : 1))));
+export const hashOf = (details: AuthorizationDetail): string => sha256(JSON.stringify(details));

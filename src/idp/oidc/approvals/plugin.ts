@@ -46,13 +46,8 @@ export async function approvalsPlugin(
   );
 
   fastify.get('/approve/:request', { config, schema: { params: ApprovalParams } }, async (request, reply) => {
-    const { request: id } = request.params;
-    const user = await signIn.userOf(request);
-    if (!user) return sendSignIn(request, reply, id);
-    const found = await approvals.find(id, user.principal.id);
-    if (found?.stored.state !== 'pending') return sendOutcome(reply, found);
-    if (await mustSignIn(user)) return sendSignIn(request, reply, id, user);
-    return pages.send(reply, pageOf(found, user));
+    const open = await findOpen(request, reply, request.params.request);
+    return open ? pages.send(reply, pageOf(open.found, open.user)) : reply;
   });
 
   fastify.post(
@@ -61,17 +56,25 @@ export async function approvalsPlugin(
     async (request, reply) => {
       const { request: id } = request.params;
       const { form, decision } = request.body;
-      const user = await signIn.userOf(request);
-      if (!user) return sendSignIn(request, reply, id);
-      const found = await approvals.find(id, user.principal.id);
-      if (found?.stored.state !== 'pending') return sendOutcome(reply, found);
-      if (await mustSignIn(user)) return sendSignIn(request, reply, id, user);
+      const open = await findOpen(request, reply, id);
+      if (!open) return reply;
+      const { found, user } = open;
       if (!formsOf(user, id).isValid(form)) return pages.send(reply.code(403), pageOf(found, user));
       await approvals.decide(found, decision, user, requestSource(request).ip);
       // Another form may have been faster, or the request has ended in between.
       return sendOutcome(reply, await approvals.find(id, user.principal.id));
     },
   );
+
+  /** The request that the person at the browser may decide now. `null` after another page, which is sent. */
+  async function findOpen(request: FastifyRequest, reply: FastifyReply, id: string) {
+    const user = await signIn.userOf(request);
+    const found = user && (await approvals.find(id, user.principal.id));
+    if (user && found?.stored.state === 'pending' && !(await mustSignIn(user))) return { found, user };
+    if (user && found?.stored.state !== 'pending') await sendOutcome(reply, found ?? null);
+    else await sendSignIn(request, reply, id, user ?? undefined);
+    return null;
+  }
 
   const formsOf = ({ token }: User, id: string) =>
     createFormTokens({ secret: `approval ${token} ${id}`, clock });

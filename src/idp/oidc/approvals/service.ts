@@ -6,7 +6,7 @@ import { charactersIn } from '../../../core/kernel/text.js';
 import { createExpiryPurge } from '../../../core/ops/purge.js';
 import { fixedWindow } from '../../../core/throttle/throttle.js';
 import { findRefusal } from '../admission.js';
-import type { RuleViolation } from '../authorize/rules.js';
+import { errorOf, type RuleViolation } from '../authorize/rules.js';
 import type { BackchannelLogout } from '../backchannel/service.js';
 import { AMR } from '../claims.js';
 import { type AgentClient, isPublicClient, type Principal } from '../directory.js';
@@ -189,22 +189,25 @@ export function createApprovals(
         throw oidcErrors.invalid_binding_message();
       const expiresIn = readExpiry(expiry);
       const read = await readTarget(fields, named);
-      if ('error' in read) throw refusalOf(read);
+      if ('error' in read) throw errorOf(read);
       const { target, details } = read;
       if (!details && target.scopes.length === 0)
         throw oidcErrors.invalid_request({
           message: 'Send authorization_details, or a scope of the resource.',
         });
       const refusal = findRefusal({ targets: [target], isDelegated: true, ip }, agent);
-      if (refusal?.isByScope) throw oidcErrors.invalid_scope({ message: refusal.description });
-      if (refusal) throw oidcErrors.invalid_target({ message: refusal.description });
+      if (refusal)
+        throw errorOf({ ...refusal, error: refusal.isByScope ? 'invalid_scope' : 'invalid_target' });
       const token = agent.notificationEndpoint === undefined ? undefined : readNotificationToken(fields);
       const person = await findPerson(fields, agent, target, ip);
       // By the name that the agent has given, whether or not there is a person.
       const asked = sha256(JSON.stringify([agent.id, fields['login_hint']?.toLowerCase() ?? person?.id]));
       const now = clock.now();
       const open = { asked, state: 'pending', expiresAt: { gt: now } } as const;
-      if ((await requests.count(open, MAX_OPEN)) >= MAX_OPEN) throw tooMany();
+      if ((await requests.count(open, MAX_OPEN)) >= MAX_OPEN)
+        throw oidcErrors.access_denied({
+          message: `${MAX_OPEN} requests to this person are not decided yet. Wait for one of them.`,
+        });
       const askable = await findAskable(person, agent, target);
       const { resource, scopes } = target;
       const id = newId(APPROVAL_REQUEST, clock, random);
@@ -317,15 +320,3 @@ function readNotificationToken({ client_notification_token: token = '' }: Fields
       'An agent with a notification endpoint sends client_notification_token: 1 to 1024 characters of a bearer token.',
   });
 }
-
-function refusalOf({ error, description: message }: RuleViolation): Error {
-  if (error === 'invalid_scope') return oidcErrors.invalid_scope({ message });
-  return error === 'invalid_target'
-    ? oidcErrors.invalid_target({ message })
-    : oidcErrors.invalid_authorization_details({ message });
-}
-
-const tooMany = () =>
-  oidcErrors.access_denied({
-    message: `${MAX_OPEN} requests to this person are not decided yet. Wait for one of them.`,
-  });

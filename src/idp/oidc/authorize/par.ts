@@ -7,7 +7,7 @@ import type { OidcServices } from '../services.js';
 import { readCredentials, readProof } from '../tokens/request.js';
 import { PUBLIC_PUSHES } from './pushed.js';
 import { parametersIn, readParameters } from './request.js';
-import type { Parameters, RuleViolation } from './rules.js';
+import { errorOf, type Parameters } from './rules.js';
 
 /** The longest request target of /authorize, which the parameters replace. */
 const LIMIT_BYTES = 8 * 1024;
@@ -40,10 +40,4 @@ export async function parPlugin(fastify: FastifyTypebox, services: OidcServices)
       return reply.code(201).send(await services.pushed.push(client.id, parameters));
     },
   );
-}
-
-/** What /authorize would tell the application in a redirect. */
-function errorOf({ error, description }: RuleViolation): Error {
-  const known = Object.entries(oidcErrors).find(([code]) => code === error);
-  return (known?.[1] ?? oidcErrors.invalid_request)({ message: description });
 }

@@ -1,4 +1,5 @@
 import { type Client, isPublicClient } from '../directory.js';
+import { oidcErrors } from '../errors.js';
 
 /** Parameters of an authorization request, each at most once. */
 export type Parameters = Readonly<Record<string, string>>;
@@ -9,6 +10,12 @@ export interface RuleViolation {
   description: string;
   /** Whether the page of the refusal says whom to ask for access. */
   asksOperator?: boolean;
+}
+
+/** For clients that ask without a browser: what /authorize would tell the application in a redirect. */
+export function errorOf({ error, description }: RuleViolation): Error {
+  const known = Object.entries(oidcErrors).find(([code]) => code === error);
+  return (known?.[1] ?? oidcErrors.invalid_request)({ message: description });
 }
 
 /** Checks a request whose client and redirect URI are valid. */

@@ -12,28 +12,24 @@ export interface Ping {
 /** Sends it to an agent. The same as for applications. */
 export type PostPing = (uri: string, ping: Ping) => Promise<number>;
 
-export function createPingRequest(send: SendRequest): PostPing {
-  return async (uri, { code, token }) => {
-    const headers = { 'content-type': 'application/json', authorization: `Bearer ${token}` };
-    const body = JSON.stringify({ auth_req_id: code });
-    const { status } = await send(uri, { method: 'POST', headers, body, maxBytes: 0 });
-    return status;
-  };
-}
-
 /**
- * Back-Channel Logout §2.5. Applications name the addresses themselves, so the request is an outbound one, which follows no
- * redirect. Of the response, only the status is read: it tells whether the application accepts the token.
+ * Clients name the addresses themselves, so the requests are outbound ones, which follow no redirect. Of the response, only the status
+ * is read: it tells whether the client accepts what it got.
  */
-export function createLogoutRequest(send: SendRequest): PostLogoutToken {
-  return async (uri, token) => {
-    const body = new URLSearchParams({ logout_token: token }).toString();
-    const { status } = await send(uri, {
-      method: 'POST',
-      headers: { 'content-type': 'application/x-www-form-urlencoded' },
-      body,
-      maxBytes: 0,
-    });
-    return status;
+const post = async (send: SendRequest, uri: string, headers: Record<string, string>, body: string) =>
+  (await send(uri, { method: 'POST', headers, body, maxBytes: 0 })).status;
+
+export const createPingRequest =
+  (send: SendRequest): PostPing =>
+  (uri, { code, token }) => {
+    const headers = { 'content-type': 'application/json', authorization: `Bearer ${token}` };
+    return post(send, uri, headers, JSON.stringify({ auth_req_id: code }));
   };
-}
+
+/** Back-Channel Logout §2.5. */
+export const createLogoutRequest =
+  (send: SendRequest): PostLogoutToken =>
+  (uri, token) => {
+    const headers = { 'content-type': 'application/x-www-form-urlencoded' };
+    return post(send, uri, headers, new URLSearchParams({ logout_token: token }).toString());
+  };
