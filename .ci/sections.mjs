@@ -67,7 +67,7 @@ export const SECTIONS = [
     needs: ['mongod', 'openssl'],
     tests: list(
       `saas/auth/processes saas/auth/round-trips saas/billing/quota-processes bin/store-copy bin/store-sql bin/stores idp/oidc/processes
-      core/storage/mongodb core/storage/mongodb-batches ${ON_POSTGRESQL}`,
+      idp/oidc/agents-explore core/storage/mongodb core/storage/mongodb-batches ${ON_POSTGRESQL}`,
     ),
   },
   {

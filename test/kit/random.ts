@@ -17,3 +17,12 @@ export function countedRandom(seed = 'seed'): CountedRandom {
     },
   };
 }
+
+/** Whole numbers in an order that depends on `seed` alone. */
+export function numbersFrom(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state >>> 8;
+  };
+}

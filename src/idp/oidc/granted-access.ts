@@ -44,8 +44,8 @@ export function createGrantedAccess(
     endedSessions.inserting({ id: newId('end_', clock, random), ...ended });
 
   /** There is any number of them, so they end after the commit. What a crash leaves is ended by a job. */
-  const endDelegations = (...[of, by]: Parameters<Delegations['endAll']>): void =>
-    backgroundTasks.run('end of delegations', () => delegations.endAll(of, by));
+  const endDelegations = (...given: Parameters<Delegations['endAll']>): void =>
+    backgroundTasks.run('end of delegations', () => delegations.endAll(...given));
 
   /** What ends with a session, for the commit that deletes it. */
   const endSession = async (session: string): Promise<Effect> => ({
@@ -53,11 +53,16 @@ export function createGrantedAccess(
     afterCommit: wake,
   });
 
-  const endSessions: EndSessions = async ({ id: sub, epoch: current = 0 }) => {
+  const endSessions: EndSessions = async ({ id: sub, epoch: current = 0 }, by) => {
     const epoch = current + 1;
     return {
       writes: defined(sessionsEnded({ sub, epoch }), await revocations.ending('sub', sub, epoch)),
-      afterCommit: wake,
+      afterCommit() {
+        wake();
+        // They are refused already: this ends them in the lists and the audit.
+        endDelegations({ person: sub }, by, ({ personEpoch = 0 }) => personEpoch < epoch);
+        endDelegations({ agent: sub }, by, ({ agentEpoch = 0 }) => agentEpoch < epoch);
+      },
     };
   };
 

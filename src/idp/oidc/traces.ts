@@ -17,6 +17,8 @@ export interface Trace {
   /** The identifier of the API. */
   resource?: string;
   scopes?: readonly string[];
+  /** When the delegation that is given ends by itself, in ISO 8601. */
+  until?: string;
   /** The permissions of the agent that allow it. */
   permissions?: readonly string[];
 }

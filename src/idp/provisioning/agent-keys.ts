@@ -72,7 +72,7 @@ export const createChangeAgent =
         },
       );
       const record = audit.entry({ event, subject: id, ...actorOf(source), detail });
-      return { parts: [write, isRemoval ? await endSessions(agent) : undefined, record], result };
+      return { parts: [write, isRemoval ? await endSessions(agent, source) : undefined, record], result };
     });
 
 /**

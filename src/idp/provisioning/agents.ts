@@ -99,7 +99,7 @@ export function createAgents(
       for (const { id, epoch } of agents)
         await commit([
           principals.changing({ id, epoch: epoch ?? null }, { inc: { epoch: 1 } }),
-          await endSessions({ id, ...defined({ epoch }) }),
+          await endSessions({ id, ...defined({ epoch }) }, source),
           audit.entry({ event: 'agent.stopped', subject: id, ...actorOf(source), detail: `owner ${owner}` }),
         ]);
   };
@@ -132,7 +132,7 @@ export function createAgents(
             ? principals.changing({ ...current, epoch: epoch ?? null }, { ...changing, inc: { epoch: 1 } })
             : principals.changing(current, changing),
           ...addresses.moving(sub, found, result),
-          isEnding ? await endSessions(found) : undefined,
+          isEnding ? await endSessions(found, source) : undefined,
           audit.entry({ event: 'agent.changed', subject: sub, ...actorOf(source), detail }),
         ];
         return { parts, result, repeatIfTaken: true };

@@ -88,7 +88,7 @@ export function createDirectory(principals: PrincipalCollection, deps: Directory
     const { id, kind, state, email = null, epoch = null, signInRevision = null } = found;
     return [
       principals.changing({ id, kind, state, email, epoch, signInRevision }, change),
-      await endSessions(found),
+      await endSessions(found, source),
       audit.entry({ ...record, subject: id, ...actorOf(source) }),
       kind === 'human' ? agents.stopping(id, source) : undefined,
     ];

@@ -151,7 +151,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
         use,
       ),
       ...(changesOwner ? await signInMethods.removal(id, source) : []),
-      await endSessions(principal),
+      await endSessions(principal, source),
       ...(isInvitation
         ? recordAcceptance(id, becomesOperator, source)
         : [

@@ -303,7 +303,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
             inc: { epoch: 1 },
           },
         ),
-        await endSessions(agent),
+        await endSessions(agent, source),
         audit.entry({ event: 'agent.rotated', subject: id, ...actorOf(source) }),
       ]);
       return committed ? generated : null;
@@ -338,7 +338,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
             inc: { epoch: 1 },
           },
         ),
-        await endSessions(proven),
+        await endSessions(proven, source),
         mails?.passwordChanged(proven, source),
         audit.entry({ event: 'password.changed', subject: id, ip: source.ip }),
       ]);

@@ -245,7 +245,10 @@ export function principalCollection(store: Store): PrincipalCollection {
 /**
  * What ends with the sessions of a principal, for the commit that increments its epoch. The epoch of `principal` is a condition of that commit.
  */
-export type EndSessions = (principal: Pick<PrincipalDocument, 'id' | 'epoch'>) => Promise<Effect>;
+export type EndSessions = (
+  principal: Pick<PrincipalDocument, 'id' | 'epoch'>,
+  by: { ip: string; by?: string },
+) => Promise<Effect>;
 
 /** Whether an agent has reached its end. */
 export const hasEnded = ({ expiresAt }: Pick<PrincipalDocument, 'expiresAt'>, now: number): boolean =>

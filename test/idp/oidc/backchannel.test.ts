@@ -18,7 +18,7 @@ import { NO_EFFECT, SILENT_AUDIT } from '../../kit/effects.js';
 import { grantedIn } from '../../kit/granted.js';
 import { authorizePath, claimsOf, codeIn, idpApp, idpStore, type RegisteredClient } from '../../kit/idp.js';
 import { oidcOn } from '../../kit/oidc.js';
-import { enterConsole, makeOperator } from '../../kit/operator.js';
+import { COMMAND_SOURCE, enterConsole, makeOperator } from '../../kit/operator.js';
 import { countedRandom } from '../../kit/random.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { waitUntil } from '../../kit/wait.js';
@@ -373,7 +373,7 @@ t.test('an application with refresh tokens is notified long after the sign-in', 
   await sessions.deleteOne({ id: session.id });
   clock.advance(60 * 24 * HOUR);
   await purge();
-  await commit([await endSessions({ id: session.sub })]);
+  await commit([await endSessions({ id: session.sub }, COMMAND_SOURCE)]);
   await run();
   t.equal(attempts.length, 1);
 
@@ -422,12 +422,12 @@ t.test(
   async (t) => {
     const { begin, remember, run, commit, endSessions, notices, attempts } = await laboratory(t);
     const session = await begin('app');
-    await commit([await endSessions({ id: session.sub })]);
+    await commit([await endSessions({ id: session.sub }, COMMAND_SOURCE)]);
     // The person has signed in again before the job runs.
     await remember('app', { ...session, id: 'sid_later', epoch: 1 });
     await run();
     t.equal(attempts.length, 1);
-    await commit([await endSessions({ id: session.sub, epoch: 1 })]);
+    await commit([await endSessions({ id: session.sub, epoch: 1 }, COMMAND_SOURCE)]);
     await run();
     t.equal(attempts.length, 2);
     t.equal(await notices.count(), 0);

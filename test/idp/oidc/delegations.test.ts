@@ -12,10 +12,11 @@ import { asserted, assertion, clientKey } from '../../kit/client-keys.js';
 import { runProgram } from '../../kit/command-line.js';
 import { actorProof, delegationWorld, signInAt, TYPES } from '../../kit/delegations.js';
 import { skewOf } from '../../kit/fetch.js';
-import { claimsOf, codeIn, ISSUER, idpApp, idpStore, search } from '../../kit/idp.js';
+import { claimsOf, codeIn, type IdpApp, ISSUER, idpApp, idpStore, search } from '../../kit/idp.js';
 import { COMMAND_SOURCE, enterConsole, makeOperator, rolesOf } from '../../kit/operator.js';
 import { addResource, FILES, introspect } from '../../kit/resources.js';
 import { sentence } from '../../kit/sentences.js';
+import { waitUntil } from '../../kit/wait.js';
 
 /** People let agents act for them (RFC 8693): the page, the code and the token exchange. */
 
@@ -516,6 +517,8 @@ t.test('the person sees what agents may do and ends it on the account page', asy
 });
 
 t.test('whatever ends a delegation ends its tokens, and all its records name the chain', async (t) => {
+  const disable = (idp: IdpApp, { sub }: { sub: string }) =>
+    idp.admin('POST', `/v1/principals/${sub}/disable`);
   type World = Awaited<ReturnType<typeof delegationWorld>>;
   const ends: Record<string, (world: World, used: { code: string; handle: string }) => Promise<unknown>> = {
     'another one replaces it': ({ allow }) => allow(),
@@ -533,6 +536,19 @@ t.test('whatever ends a delegation ends its tokens, and all its records name the
       (await enterConsole(idp, await makeOperator(t, idp, 'olga'))).act(`/clients/${client.id}/delete`, {
         confirm: client.id,
       }),
+    'the agent is disabled': ({ idp, agent }) => disable(idp, agent),
+    'the agent is deleted': ({ idp, agent }) => idp.admin('DELETE', `/v1/agents/${agent.sub}`),
+    'the agent gets another password': ({ idp, agent }) =>
+      idp.request('POST', '/v1/agents/self/rotate', {
+        headers: { authorization: basic(agent.handle, agent.password) },
+      }),
+    'the person who answers for the agent leaves': async ({ idp, agent }) => {
+      const owner = await idp.makeHuman();
+      const people = principalCollection(await idpStore(t, idp));
+      await people.changeOne({ id: agent.sub }, { set: { owner: owner.sub } });
+      await disable(idp, owner);
+    },
+    'the person is disabled': ({ idp, human }) => disable(idp, human),
   };
   for (const [name, end] of Object.entries(ends)) {
     const world = await delegationWorld(t, HERE, name === 'its token is used again');
@@ -540,6 +556,7 @@ t.test('whatever ends a delegation ends its tokens, and all its records name the
     const store = await idpStore(t, idp);
     const second = await agentWithKey(t, idp);
     const before = new Set((await auditOf(store)).map(({ id }) => id));
+    const begun = idp.clock.now();
     const code = await allow({ delegation_max_depth: '2' });
     const { access_token: token, delegation_token: handle } = (await redeem(code)).body;
     const { txn, delegation } = claimsOf(token);
@@ -555,12 +572,16 @@ t.test('whatever ends a delegation ends its tokens, and all its records name the
     for (const one of [token, body.access_token])
       t.equal((await introspect(idp, files, one)).body.active, false, name);
     t.ok((await exchange(body.delegation_token)).status >= 400, name);
+    const hasEnded = async () => (await auditOf(store)).some(({ event }) => event === 'delegation.ended');
+    await waitUntil(`the record of the end: ${name}`, hasEnded);
     const records = (await auditOf(store)).filter(
       ({ id, subject }) => subject === human.sub && !before.has(id),
     );
     const events = records.map(({ event }) => event);
     for (const event of ['given', 'used', 'handed_on', 'ended'])
       t.ok(events.includes(`delegation.${event}`), `${name}: ${event}`);
+    const given = records.find(({ event }) => event === 'delegation.given');
+    t.equal(JSON.parse(given?.detail ?? '').until, new Date(begun + 30 * DAY).toISOString());
     const ended = records.filter(({ event }) => event === 'delegation.ended');
     const by = name === 'its client is deleted' ? 'olga' : undefined;
     t.match(
@@ -570,8 +591,11 @@ t.test('whatever ends a delegation ends its tokens, and all its records name the
     );
     t.equal(ended.length, 1, name);
     const others = records.filter(({ detail }) => !detail?.includes(txn)).map(({ event }) => event);
-    const next = ['delegation.given', 'login.continued'];
-    t.same(others.sort(), name === 'another one replaces it' ? next : [], `${name}: ${events.join(' ')}`);
+    const next: Record<string, string[]> = {
+      'another one replaces it': ['delegation.given', 'login.continued'],
+      'the person is disabled': ['principal.disabled'],
+    };
+    t.same(others.sort(), next[name] ?? [], `${name}: ${events.join(' ')}`);
   }
 });
 

@@ -1,6 +1,8 @@
+import { toTimestamp } from '../../../core/http/schemas.js';
 import { DAY, isUnexpired } from '../../../core/kernel/clock.js';
 import { defined } from '../../../core/kernel/fields.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
+import { actorOf } from '../../../core/ops/audit.js';
 import { type CommitPart, decideAndCommit, type Effect } from '../../../core/ops/commit.js';
 import type { ModuleContext } from '../../../core/server/module-context.js';
 import type { Page, PageQuery, Write } from '../../../core/storage/collection.js';
@@ -65,11 +67,16 @@ export function createDelegations(
 
   const entryOf = (
     event: 'given' | 'ended',
-    { txn, clientId: client, agent, person, id: delegation, resource, scopes }: DelegationDocument,
+    { txn, clientId: client, agent, person, id: delegation, resource, scopes, expiresAt }: DelegationDocument,
     { owner, ...by }: EndedBy & Pick<Principal, 'owner'>,
   ): Effect => {
+    const until = event === 'given' ? toTimestamp(expiresAt) : undefined;
     const given = { txn, client, agent, ...defined({ owner }), person, delegation, resource, scopes };
-    return audit.entry({ event: `delegation.${event}`, ...by, ...traced(given) });
+    return audit.entry({
+      event: `delegation.${event}`,
+      ...actorOf(by),
+      ...traced({ ...given, ...defined({ until }) }),
+    });
   };
 
   /** Ends one that has not been ended, for a commit. */
@@ -151,13 +158,15 @@ export function createDelegations(
     endOwn: async (person: string, id: string, by: EndedBy): Promise<boolean> =>
       endStored(await delegationDocuments.findOne({ id, person }), by),
 
-    /** Ends all of a client or a resource that is removed, or of a person at a resource. */
-    async endAll(of: { clientId: string } | { resource: string; person?: string }, by: EndedBy) {
-      for await (const items of pagesOf(delegationDocuments, {
-        where: { ...of, revokedAt: null },
-        sort: 'id',
-      }))
-        for (const one of items) await endStored(one, by);
+    /** Ends those of a client, a resource or a party that have not expired: all, or some. */
+    async endAll(
+      of: { [Name in 'clientId' | 'resource' | 'person' | 'agent']?: string },
+      by: EndedBy,
+      ends: (delegation: DelegationDocument) => boolean = () => true,
+    ) {
+      const where = { ...of, revokedAt: null, expiresAt: { gt: clock.now() } };
+      for await (const items of pagesOf(delegationDocuments, { where, sort: 'id' }))
+        for (const one of items) if (ends(one)) await endStored(one, by);
     },
 
     /** The valid ones that a person has given, or that an agent has got; the latest first. */

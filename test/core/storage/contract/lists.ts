@@ -2,13 +2,14 @@
 import type { Test } from 'tap';
 import { type Condition, RefusedSelector, type Where } from '../../../../src/core/storage/collection.js';
 import { compare, matches } from '../../../../src/core/storage/semantics.js';
+import { numbersFrom } from '../../../kit/random.js';
 import { begin, type Fresh, type Thing, thing } from '../kit.js';
 
 /** This part of the contract. */
 export function lists(t: Test, fresh: Fresh): void {
   t.test('filters and sort orders match their reference implementation', async (t) => {
     const { all } = await begin(t, fresh);
-    const next = random(7);
+    const next = numbersFrom(7);
     const pick = <V>(values: readonly V[]): V => values[next() % values.length] as V;
     const words = ['a', 'A', 'ab', 'ä', '\uffff', '😀', '1', 'true', "'; --", '%', '\u001f'];
     const numbers = [0, -1, 1, 2, 1e15, Number.MAX_SAFE_INTEGER, -Number.MAX_SAFE_INTEGER];
@@ -137,14 +138,5 @@ function byField(
     const [x, y] = [a[sort] ?? null, b[sort] ?? null];
     const order = x === null || y === null ? Number(y === null) - Number(x === null) : compare(x, y);
     return (desc ? -1 : 1) * (order || compare(a.id, b.id));
-  };
-}
-
-/** A small linear congruential generator: the same sequence on each run. */
-function random(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state >>> 8;
   };
 }
