@@ -68,7 +68,7 @@ export default [
   },
   {
     name: 'the person of another issuer', file: 'saas/agents/access.ts', in: 'identify',
-    replace: "&& token.claims['iss'] === options.issuer", by: '',
+    replace: "&& token.claims['iss'] === about().issuer", by: '',
     tests: [['saas/agents/tokens', 'an MCP endpoint inside saasBackend']],
   },
 ];

@@ -173,6 +173,62 @@ t.test('who has deleted the account is not created again by an agent', async (t)
   t.equal((await me(await tokenFor(ada, agent))).status, 200);
 });
 
+t.test(
+  'a person who has left the provider for good is refused, and the operator may delete the user',
+  async (t) => {
+    const world = await hosted(t);
+    const { app, people, makePerson, makeAgent, signIn, tokenFor, me } = world;
+    const [ada, agent] = [await makePerson('ada@example.test'), await makeAgent('scout@agents.test')];
+    const { user, accessToken } = (await signIn(ada)).body.data;
+    const token = await tokenFor(ada, agent);
+    await people.updateOne({ id: ada.sub }, { set: { state: 'deleted' } });
+    t.equal((await me(accessToken)).status, 401);
+    t.ok([401, 403].includes((await me(token)).status));
+    t.match(
+      await usersOf(world),
+      [{ id: user.id }],
+      'what belongs to the user is kept until the operator deletes it',
+    );
+    await app.saas.users.delete({ id: user.id });
+    t.same(await usersOf(world), []);
+  },
+);
+
+t.test('another address at the provider changes nothing here', async (t) => {
+  const world = await hosted(t);
+  const { people, makePerson, makeAgent, signIn, tokenFor, me } = world;
+  const [ada, agent] = [await makePerson('ada@example.test'), await makeAgent('scout@agents.test')];
+  const { user, accessToken } = (await signIn(ada)).body.data;
+  const token = await tokenFor(ada, agent);
+  const email = 'lovelace@example.test';
+  await people.updateOne({ id: ada.sub }, { set: { email }, unset: ['emailVerifiedAt'] });
+  for (const one of [accessToken, token])
+    t.match((await me(one)).body.data.user, { id: user.id, email: 'ada@example.test' });
+  t.match(
+    (await signIn(ada)).body.data.user,
+    { id: user.id, email: 'ada@example.test' },
+    'not even confirmed yet',
+  );
+  t.equal((await usersOf(world)).length, 1);
+});
+
+t.test('the operator of the application suspends and deletes users as before', async (t) => {
+  const world = await hosted(t);
+  const { app, request, makePerson, makeAgent, signIn, tokenFor, me } = world;
+  const [ada, agent] = [await makePerson('ada@example.test'), await makeAgent('scout@agents.test')];
+  const { user } = (await signIn(ada)).body.data;
+  const token = await tokenFor(ada, agent);
+  const admin = (action: string) =>
+    request('POST', `/admin/api/users/${user.id}/${action}`, { headers: ADMIN, body: {} });
+  t.equal((await admin('suspend')).status, 200);
+  t.equal(errorOf(await me(token)), 'ACCOUNT_SUSPENDED');
+  t.equal(errorOf(await signIn(ada)), 'ACCOUNT_SUSPENDED');
+  await app.saas.users.delete({ id: user.id });
+  t.ok([401, 403].includes((await me(token)).status), 'the agent does not create the user again');
+  t.same(await usersOf(world), []);
+  t.not((await signIn(ada)).body.data.user.id, user.id, 'the person is a new user');
+});
+
 t.test('an agent that registered itself gets nothing that every agent may do', async (t) => {
   const { api, permissions, request, makeAgent, makePerson, tokenFor, me } = await hosted(t);
   await permissions.allow('*', api, {}, COMMAND_SOURCE);

@@ -24,8 +24,8 @@ export default [
   },
   {
     name: 'an address that is not verified creates an account', file: 'saas/login-providers/service.ts',
-    in: 'exchange',
-    replace: '!identity.emailVerified ||', by: '',
+    in: 'userOf',
+    replace: '!emailVerified ||', by: '',
     tests: [['saas/login-providers/federation', 'an address that the provider has not verified creates no account']],
   },
   {
