@@ -154,16 +154,23 @@ t.test('a person who is disabled at the provider is refused with the next reques
 
 t.test('who has deleted the account is not created again by an agent', async (t) => {
   const world = await hosted(t);
-  const { makePerson, makeAgent, signIn, tokenFor, me, post } = world;
-  const ada = await makePerson('ada@example.test');
+  const { app, makePerson, makeAgent, signIn, tokenFor, me, post } = world;
+  const [ada, bob] = [await makePerson('ada@example.test'), await makePerson('bob@example.test')];
   const agent = await makeAgent('scout@agents.test');
   const token = await tokenFor(ada, agent);
-  t.equal((await me(token)).status, 200);
+  const { delegation } = (await me(token)).body.data.actor;
+  t.match(await app.idp.findPerson(ada.sub, delegation), { email: ada.handle });
+  t.equal(await app.idp.findPerson(bob.sub, delegation), null, 'it is that of one person');
   const { accessToken, user } = (await signIn(ada)).body.data;
   const deleted = await post('/user/delete', {}, { token: accessToken });
   t.equal(deleted.status, 200, deleted.text);
   const refused = await me(token);
   t.ok([401, 403].includes(refused.status), refused.text);
+  t.equal(
+    await app.idp.findPerson(ada.sub, delegation),
+    null,
+    'also before the list of revoked tokens is read',
+  );
   t.same(await usersOf(world), []);
   t.equal((await me(accessToken)).status, 401);
   const back = await signIn(ada);
