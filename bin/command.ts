@@ -1,8 +1,15 @@
-import { Command, type ParseOptionsResult } from 'commander';
-import { style } from './terminal.js';
+import { Command, type ErrorOptions, type ParseOptionsResult } from 'commander';
+import { fail, printsJsonErrors, style } from './terminal.js';
 
 /** The id of a key, a hash in base64url, if it begins with a hyphen, as one in 64 does; no option is as long. */
 const HASH = /^-[\w-]{42}$/;
+
+/** Options that may stand before the name of a command. */
+const GLOBAL = /^(--?(json|help)|-h)$/;
+
+/** The first word that is not a global option. */
+export const firstWord = (argv: readonly string[]): string | undefined =>
+  argv.find((word) => !GLOBAL.test(word));
 
 /** Options of every command. */
 export interface CommonOptions {
@@ -23,9 +30,17 @@ export class CommandLine extends Command {
     return this.addHelpText('after', examples(...lines));
   }
 
-  override parseOptions(argv: string[]): ParseOptionsResult {
-    const end = argv.indexOf('--');
+  override error(message: string, options?: ErrorOptions): never {
+    if (!printsJsonErrors()) return super.error(message, options);
+    // A group leaves the option to its commands.
+    const isCommandMissing = this.commands.length > 0 && message.includes("option '--json'");
+    return fail(2, isCommandMissing ? 'a command is missing' : message.replace(/^error: /, ''));
+  }
+
+  override parseOptions(given: string[]): ParseOptionsResult {
     const isGroup = this.commands.length > 0;
+    const argv = isGroup ? withCommandFirst(given) : given;
+    const end = argv.indexOf('--');
     // What follows the name of a subcommand is read by the subcommand.
     const count = isGroup ? 1 : end === -1 ? argv.length : end;
     const words = argv.map((word, index) => (index < count ? word.replace(/^-(?=[a-z]{2})/, '--') : word));
@@ -54,6 +69,14 @@ export class CommandLine extends Command {
       }
     }
   }
+}
+
+/** Global options before the name of a command are moved behind it, where the command reads them. */
+function withCommandFirst(argv: string[]): string[] {
+  const name = firstWord(argv);
+  if (name === undefined || name.startsWith('-')) return argv;
+  const index = argv.indexOf(name);
+  return [name, ...argv.slice(0, index), ...argv.slice(index + 1)];
 }
 
 /** Examples for the end of a help page. */

@@ -9,9 +9,9 @@ import type { Server } from '../src/core/server/assembly.js';
 import type { Finding } from '../src/core/server/doctor.js';
 import type { ServerConfiguration } from '../src/core/server/options.js';
 import type { Store } from '../src/core/storage/collection.js';
-import { CommandLine } from './command.js';
+import { CommandLine, type CommonOptions, firstWord } from './command.js';
 import { EnvFileError, parseEnvFile } from './env-file.js';
-import { fail, handleBrokenPipe, style } from './terminal.js';
+import { fail, handleBrokenPipe, printsJsonErrors, readErrorFormat, say, style } from './terminal.js';
 
 /** Shared by both programs: commands, help, `.env` and exit codes. */
 
@@ -94,11 +94,15 @@ function enableCompileCache(): void {
 export async function run<Values>(program: Program<Values>, argv = process.argv.slice(2)): Promise<void> {
   enableCompileCache();
   handleBrokenPipe();
+  readErrorFormat(argv);
   try {
     await createCommandLine(program, argv).parseAsync(argv, { from: 'user' });
   } catch (error) {
-    if (error instanceof ConfigurationError) fail(1, error.message);
-    if (!(error instanceof CommanderError)) throw error;
+    if (error instanceof ConfigurationError) fail(1, error.message, 'INVALID_CONFIGURATION');
+    if (!(error instanceof CommanderError)) {
+      if (printsJsonErrors() && error instanceof Error) fail(1, error.message);
+      throw error;
+    }
     // Commander has printed the help or the error.
     if (error.exitCode !== 0) process.exit(2);
   }
@@ -122,21 +126,43 @@ function createCommandLine(program: Program, argv: readonly string[]): Command {
     .addHelpText('after', program.examples)
     .addHelpText('after', CONFIGURATION)
     .addHelpText('afterAll', EXIT_CODES)
-    .hook('preSubcommand', (_root, command) => load(command as CommandLine, program))
-    .hook('preAction', () => loadEnvironment(name));
+    .hook('preSubcommand', (_root, command) => load(command as CommandLine, program));
   // Without a command only: a mistyped command must not be taken for an argument of the default one.
-  const isUnnamed = argv[0] === undefined || argv[0].startsWith('-');
+  const isUnnamed = firstWord(argv)?.startsWith('-') ?? true;
   for (const [word, summary] of Object.entries(commands)) {
     root.command(word, { isDefault: isUnnamed && word === defaultCommand }).summary(summary);
   }
+  root
+    .command('help')
+    .summary('Show the help of a command')
+    .argument('[command...]')
+    .option('--json', 'Print errors as JSON')
+    .action((words: string[]) => showHelp(root, words, program));
+  root
+    .command('version')
+    .summary('Print the version')
+    .option('--json', 'Print one line of JSON')
+    .action(({ json }: CommonOptions) => say(json ? JSON.stringify({ version: version() }) : version()));
   return root;
+}
+
+/** The help of the command that the words name. */
+async function showHelp(root: CommandLine, words: readonly string[], program: Program): Promise<void> {
+  let command: Command = root;
+  for (const word of words) {
+    const next = command.commands.find((one) => one.name() === word);
+    if (!next) return command.error(`error: unknown command '${word}'`);
+    if (command === root) await load(next as CommandLine, program);
+    command = next;
+  }
+  command.outputHelp();
 }
 
 async function load(command: CommandLine, program: Program): Promise<void> {
   const summary = program.commands[command.name()];
   if (summary === undefined) return;
   const { define }: CommandModule = await import(`./commands/${command.name()}.js`);
-  command.description(summary);
+  command.description(summary).hook('preAction', () => loadEnvironment(program.name));
   define(command, program);
   for (const group of groupsIn(command)) group.usage('<command> [options]').helpCommand(false);
   for (const leaf of leavesIn(command)) {

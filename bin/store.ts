@@ -17,12 +17,16 @@ export async function withStore<T extends { close(): Promise<void> }>(
     opened = await open();
     await work(opened);
   } catch (error) {
-    const { name: kind, details = [], message } = error as AppError;
+    const { name: kind, code, details = [], message } = error as AppError;
     if (kind === 'StoreUnavailable') {
-      fail(1, `${name} cannot use the store that ${storeVariable} names: ${sentences(error as Error)}`);
+      fail(
+        1,
+        `${name} cannot use the store that ${storeVariable} names: ${sentences(error as Error)}`,
+        'STORE_UNAVAILABLE',
+      );
     }
     if (kind !== 'AppError') throw error;
-    fail(1, [message, ...details.map(({ path, message: reason }) => `  ${path} ${reason}`)].join('\n'));
+    fail(1, [message, ...details.map(({ path, message: reason }) => `  ${path} ${reason}`)].join('\n'), code);
   } finally {
     await opened?.close();
   }

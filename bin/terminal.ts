@@ -8,8 +8,23 @@ export function complain(text: string): void {
   process.stderr.write(`${text}\n`);
 }
 
-export function fail(code: number, text: string): never {
-  complain(text);
+let isErrorJson = false;
+
+/** Whether the command line has `--json` as an option: its errors are then one line of JSON, the last on stderr. */
+export function readErrorFormat(argv: readonly string[]): void {
+  const end = argv.indexOf('--');
+  isErrorJson = argv.slice(0, end === -1 ? argv.length : end).some((word) => /^--?json$/.test(word));
+}
+
+export const printsJsonErrors = (): boolean => isErrorJson;
+
+/**
+ * Ends the process with an error. All errors of commands come here.
+ * @param code the exit code: 1, or 2 for invalid arguments
+ * @param name what the error is, for programs
+ */
+export function fail(code: number, text: string, name = code === 2 ? 'INVALID_ARGUMENTS' : 'FAILED'): never {
+  complain(isErrorJson ? JSON.stringify({ error: { code: name, message: text } }) : text);
   process.exit(code);
 }
 

@@ -213,6 +213,10 @@ export async function cliPage(note) {
 
 What both programs print for \`--help\`. They exit with 0 when they are stopped, with 1 on failure, and with 2 on invalid arguments.
 
+\`--json\` and \`--help\` may stand before or after the command. With \`--json\`, an error is one line of JSON, the last on stderr, with the same
+exit code: \`{"error":{"code":"STORE_UNAVAILABLE","message":"…"}}\`. The code is that of the [error](errors.md), or \`INVALID_ARGUMENTS\`,
+\`INVALID_CONFIGURATION\`, \`STORE_UNAVAILABLE\` or \`FAILED\`.
+
 ${sections.join('\n\n')}
 `;
 }

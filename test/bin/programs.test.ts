@@ -46,6 +46,84 @@ t.test('help and version', async (t) => {
   }
 });
 
+t.test(
+  'help and version are also commands, and global options stand before or after the command',
+  async (t) => {
+    const cwd = temporaryFolder(t);
+    writeFileSync(join(cwd, '.env'), 'nonsense');
+    const type = (line: string) => runProgram('idp', line.split(' '), {}, { cwd });
+    for (const [typed, same] of [
+      ['help', '--help'],
+      ['help client', 'client --help'],
+      ['help agent key add', 'agent key add --help'],
+      ['--help agent key add', 'agent key add --help'],
+      ['agent -h key add', 'agent key add --help'],
+      ['version', '--version'],
+    ] as const) {
+      const expected = await type(same);
+      t.match(expected, { code: 0, err: '', out: /./ });
+      t.same(await type(typed), expected, typed);
+    }
+    t.match((await type('--json version')).out, /^\{"version":"\d+\.\d+\.\d+"\}\n$/);
+    t.match(await type('help agent kye'), { code: 2, out: '', err: /^error: unknown command 'kye'/ });
+    const empty = temporaryFolder(t);
+    t.equal((await runProgram('idp', ['group', 'add', 'ops'], {}, { cwd: empty })).code, 0);
+    for (const args of [
+      ['--json', 'group', 'list'],
+      ['group', '-json', 'list'],
+      ['group', 'list', '--json'],
+    ])
+      t.match(
+        await runProgram('idp', args, {}, { cwd: empty }),
+        { code: 0, out: /^{"groups":\[{"name":"ops"/ },
+        `${args}`,
+      );
+  },
+);
+
+t.test('with --json, each error is one line of JSON with the same exit code', async (t) => {
+  const cwd = temporaryFolder(t);
+  writeFileSync(join(cwd, 'text'), 'no database');
+  const env = { DATABASE_URI: 'sqlite:app.db', IDP_DATABASE_URI: 'sqlite:none.db' };
+  const password = 'correct horse battery staple';
+  const create = ['user', 'create', 'ada@example.test', '--password-stdin'];
+  const options = { cwd, stdin: password };
+  t.equal((await runProgram('saas-backend', create, env, options)).code, 0);
+  const cases: [
+    program: 'idp' | 'saas-backend',
+    line: string,
+    code: string,
+    message: RegExp,
+    more?: object,
+  ][] = [
+    ['saas-backend', 'user craete', 'INVALID_ARGUMENTS', /^unknown command 'craete'/],
+    ['saas-backend', 'user', 'INVALID_ARGUMENTS', /^a command is missing$/],
+    ['idp', 'invite ada@a.example --name', 'INVALID_ARGUMENTS', /^option '--name <text>' argument missing/],
+    ['saas-backend', 'store copy sqlite:a NONE', 'INVALID_ARGUMENTS', /variable NONE is not set/],
+    ['saas-backend', 'user show eve@example.test', 'FAILED', /^There is no user/],
+    ['saas-backend', 'user suspend eve@example.test', 'NOT_FOUND', /^The user was not found/],
+    ['saas-backend', 'user show x', 'INVALID_CONFIGURATION', /BILLING_PAST_DUE/, { BILLING_PAST_DUE: 'x' }],
+    ['idp', 'principal list', 'STORE_UNAVAILABLE', /^idp cannot use the store/],
+    ['idp', 'serve --port 0', 'FAILED', /^idp cannot start: the store/, { IDP_DATABASE_URI: 'sqlite:text' }],
+  ];
+  for (const [program, line, code, message, more = {}] of cases) {
+    const args = line.split(' ');
+    const plain = await runProgram(program, args, { ...env, LOG_LEVEL: 'silent', ...more }, { cwd });
+    for (const position of [0, args.length]) {
+      const typed = args.toSpliced(position, 0, '--json');
+      const {
+        code: exit,
+        out,
+        err,
+      } = await runProgram(program, typed, { ...env, LOG_LEVEL: 'silent', ...more }, { cwd });
+      t.equal(exit, plain.code, typed.join(' '));
+      t.equal(out, '');
+      const { error } = JSON.parse(err.trimEnd().split('\n').at(-1) ?? '');
+      t.match(error, { code, message });
+    }
+  }
+});
+
 t.test('invalid arguments exit with code 2 and print the usage', async (t) => {
   const name = /--name must be a name .*/;
   for (const [typed, reason] of [
@@ -71,7 +149,7 @@ t.test('invalid arguments exit with code 2 and print the usage', async (t) => {
     ['idp client create https://a.example/cb --name=\t', name],
     ['idp agent mint scout@a.example --name=', name],
     ['idp invite ada@a.example --name \u200b', name],
-    ['idp invite ada@a.example --name --json', /option '--name <text>' argument missing/],
+    ['idp invite ada@a.example --name --until', /option '--name <text>' argument missing/],
     ['idp', /Usage: idp <command>[\s\S]*idp serve/],
     ['idp server', /unknown command 'server'\s+\(Did you mean serve\?\)/],
   ] as const) {

@@ -21,11 +21,10 @@ export interface Result {
   err: string;
 }
 
-/** Thrown where a program ends its process. */
-class Exit extends Error {
+/** Thrown where a program ends its process. Not an error, which the program could handle. */
+class Exit {
   readonly code: number;
   constructor(code: number) {
-    super(`exit ${code}`);
     this.code = code;
   }
 }
