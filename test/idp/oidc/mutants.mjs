@@ -2,6 +2,11 @@
 // biome-ignore format: the rows of a table
 export default [
   {
+    name: 'a poll gets a token after the end of the request', file: 'idp/oidc/pending.ts', in: 'createPendingRequests',
+    replace: 'if (!isOpen(stored)) throw oidcErrors.expired_token();', by: '',
+    tests: [['idp/oidc/approvals', 'a denied or expired request gets no token, and a second click says what was decided']],
+  },
+  {
     name: 'an old sign-in decides an approval', file: 'idp/oidc/approvals/service.ts', in: 'createApprovals',
     replace: 'return !isFresh ||', by: 'return false &&',
     tests: [['idp/oidc/approvals', 'the sign-in must be recent, also when the form is sent']],
