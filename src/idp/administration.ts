@@ -69,7 +69,10 @@ export async function openProvisioning(warn: (message: string) => void, { create
   };
   const principals = principalCollection(store);
   const isVerified = createIsVerified(values.trustedEmailDomains ?? []);
-  const groups = createGroups<PrincipalDocument>({ ...context, store, isVerified });
+  const groups = createGroups<PrincipalDocument>({
+    ...{ ...context, store, isVerified },
+    stopAgents: (...given) => provisioning.agents.stoppingOf(...given),
+  });
   const resources = createResourceService(resourceCollection(store), context);
   const permissions = openPermissions(context, { groups, resources, revocations: () => granted.revocations });
   const { findPrincipal, isSubject } = createReadPrincipal(

@@ -42,7 +42,10 @@ export async function openModules(context: IdpContext) {
   const resourcesModule = createResourcesModule(context);
   const resources = resourcesModule.service;
   const isVerified = createIsVerified(values.trustedEmailDomains ?? []);
-  const groupsModule = createGroupsModule<PrincipalDocument>(context, { isVerified });
+  const groupsModule = createGroupsModule<PrincipalDocument>(context, {
+    isVerified,
+    stopAgents: (...given) => provisioning.agents.stoppingOf(...given),
+  });
   const groups = groupsModule.service;
   const permissions = openPermissions(context, { groups, resources, revocations: () => granted.revocations });
   const readPrincipal = createReadPrincipal({ people, groups, clock }, permissions);

@@ -14,7 +14,16 @@ export const groupsIn = (
   store: Store,
   { clock, random }: { clock: Clock; random: Random },
   audit: Audit = SILENT_AUDIT,
-) => createGroups({ store, commit: createCommit(store), audit, clock, random, isVerified: () => false });
+) =>
+  createGroups({
+    store,
+    commit: createCommit(store),
+    audit,
+    clock,
+    random,
+    isVerified: () => false,
+    stopAgents: async () => [],
+  });
 
 /** Adds groups with members by `sub` or domain; the provider knows them a second later, which has passed. */
 export async function addGroups(t: Test, idp: IdpApp, given: Record<string, readonly string[]>) {

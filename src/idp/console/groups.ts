@@ -133,7 +133,7 @@ export async function groupsPlugin(
   await register<TextForm>('delete', {
     title: ({ name }) => `Remove the group ${name}?`,
     consequences:
-      'This cannot be undone. Applications that admit only members of this group admit nobody by it any more.',
+      'This cannot be undone. Applications that admit only members of this group admit nobody by it any more, and agents for which it answers stop.',
     button: 'Remove permanently',
     isDestructive: true,
     typed: ({ name }) => name,

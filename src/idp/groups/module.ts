@@ -18,9 +18,9 @@ import { createGroups, type GroupDependencies, type Member, type Principal } fro
 /** Groups of people and agents: applications map roles from them, and may admit only some of them. */
 export function createGroupsModule<P extends Principal>(
   context: ModuleContext,
-  { isVerified }: Pick<GroupDependencies<P>, 'isVerified'>,
+  product: Pick<GroupDependencies<P>, 'isVerified' | 'stopAgents'>,
 ) {
-  const service = createGroups<P>({ ...context, isVerified });
+  const service = createGroups<P>({ ...context, ...product });
   return {
     service,
     /**

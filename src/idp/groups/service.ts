@@ -6,7 +6,7 @@ import { type Clock, SECOND } from '../../core/kernel/clock.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { newId, type Random } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
-import type { CommitPart, CommitParts } from '../../core/ops/commit.js';
+import { type CommitPart, type CommitParts, decideAndCommit } from '../../core/ops/commit.js';
 import { nullIfTaken, type Page, type Store, type Write } from '../../core/storage/collection.js';
 import { allOf, readPage } from '../../core/storage/pages.js';
 import { GROUP_NAME, isGroupName, parseFilter } from './filters.js';
@@ -34,6 +34,8 @@ export interface GroupDependencies<P extends Principal> {
   random: Random;
   /** Whether the e-mail address is known to belong to the principal. */
   isVerified(principal: P): boolean;
+  /** Stops the agents for which the group answers, for the commit that removes it. */
+  stopAgents(group: Pick<GroupDocument, 'id' | 'name'>, source: RequestSource): Promise<CommitPart[]>;
 }
 
 /** All names are read at once. */
@@ -59,7 +61,7 @@ const noGroup = () => httpErrors.NOT_FOUND({ message: 'There is no such group.' 
 export const memberOf = ({ id, handle, kind }: Principal): Member => ({ member: id, handle, kind });
 
 export function createGroups<P extends Principal>(deps: GroupDependencies<P>) {
-  const { store, commit, audit, clock, random, isVerified } = deps;
+  const { store, commit, audit, clock, random, isVerified, stopAgents } = deps;
   const groups = groupCollection(store);
   const members = memberCollection(store);
   let known: { names: Promise<ReadonlyMap<string, string>>; at: number } | undefined;
@@ -187,27 +189,41 @@ export function createGroups<P extends Principal>(deps: GroupDependencies<P>) {
         createdAt: now,
         updatedAt: now,
       };
-      const added = await commit([
-        groups.inserting(group),
-        audit.entry({ event: 'group.added', detail: name, ...actorOf(source) }),
-      ]).catch(nullIfTaken);
+      // An agent may have been given to an earlier group of this name while that one was removed.
+      const earlier = { id: newId('grp_', clock, random), name };
+      const added = await decideAndCommit(commit, async () => ({
+        parts: [
+          groups.inserting(group),
+          audit.entry({ event: 'group.added', detail: name, ...actorOf(source) }),
+          ...(await stopAgents(earlier, source)),
+        ],
+        result: group,
+      })).catch(nullIfTaken);
       if (!added) throw invalidFields({ path: 'name', message: 'is the name of a group already' });
       known = undefined;
       return group;
     },
 
-    /** Removes a group. Applications that admit only its members admit nobody by it any more. @throws NOT_FOUND */
+    /**
+     * Removes a group. Applications that admit only its members admit nobody by it any more, and its agents stop.
+     * @throws NOT_FOUND
+     */
     async remove(name: string, source: RequestSource): Promise<GroupDocument> {
-      const group = await get(name);
-      // Before the group, because a removal that was interrupted is repeated.
-      const count = await members.deleteMany({ group: group.id });
-      const { committed } = await commit([
-        groups.deleting({ id: group.id }),
-        audit.entry({ event: 'group.removed', detail: `${name}, members: ${count}`, ...actorOf(source) }),
-      ]);
-      if (!committed) throw noGroup();
+      let count = 0;
+      const removed = await decideAndCommit(commit, async () => {
+        const group = await get(name);
+        // Before the group, because a removal that was interrupted is repeated.
+        count += await members.deleteMany({ group: group.id });
+        const detail = `${name}, members: ${count}`;
+        const parts = [
+          groups.deleting({ id: group.id }),
+          audit.entry({ event: 'group.removed', detail, ...actorOf(source) }),
+          ...(await stopAgents(group, source)),
+        ];
+        return { parts, result: group };
+      });
       known = undefined;
-      return group;
+      return removed;
     },
 
     /**

@@ -21,6 +21,11 @@ export const agentDetails = {
 /** In responses. */
 export const agentFields = {
   ...agentDetails,
+  owner: Type.Optional(
+    Type.String({
+      description: 'Who answers for the agent. The ID of a group (`grp_…`) that was removed: it has stopped.',
+    }),
+  ),
   redirect_uris: Type.Optional(
     Type.Array(Type.String(), {
       description: 'Of an agent that is an OAuth client: where people who let it act for them return to.',

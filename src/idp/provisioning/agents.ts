@@ -5,8 +5,9 @@ import { DAY, HOUR, isRecent } from '../../core/kernel/clock.js';
 import { type ErrorDetail, invalidFields } from '../../core/kernel/errors.js';
 import { defined } from '../../core/kernel/fields.js';
 import { actorOf, changeDetail } from '../../core/ops/audit.js';
-import { decideAndCommit, type Effect } from '../../core/ops/commit.js';
+import { type CommitPart, decideAndCommit, type Effect } from '../../core/ops/commit.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
+import type { Change } from '../../core/storage/collection.js';
 import { allOf, pagesOf } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import type { Groups } from '../groups/service.js';
@@ -93,15 +94,21 @@ export function createAgents(
       ? groups.has(owner.slice('group:'.length))
       : (await principals.findOne({ id: owner, kind: 'human', state: 'active' })) !== null;
 
+  const stop = async (
+    { id, epoch }: PrincipalDocument,
+    owner: string,
+    source: RequestSource,
+    change: Change<PrincipalDocument> = {},
+  ): Promise<CommitPart[]> => [
+    principals.changing({ id, owner, epoch: epoch ?? null }, { ...change, inc: { epoch: 1 } }),
+    await endSessions({ id, ...defined({ epoch }) }, source),
+    audit.entry({ event: 'agent.stopped', subject: id, ...actorOf(source), detail: `owner ${owner}` }),
+  ];
+
   /** There is any number of them, and each request of them is refused already. */
   const stopAll = async (owner: string, source: RequestSource): Promise<void> => {
     for await (const agents of pagesOf(principals, { where: { owner }, sort: 'id' }))
-      for (const { id, epoch } of agents)
-        await commit([
-          principals.changing({ id, epoch: epoch ?? null }, { inc: { epoch: 1 } }),
-          await endSessions({ id, ...defined({ epoch }) }, source),
-          audit.entry({ event: 'agent.stopped', subject: id, ...actorOf(source), detail: `owner ${owner}` }),
-        ]);
+      for (const agent of agents) await commit(await stop(agent, owner, source));
   };
 
   return {
@@ -143,6 +150,14 @@ export function createAgents(
       writes: [],
       afterCommit: () => backgroundTasks.run('end of agents', () => stopAll(owner, source)),
     }),
+
+    /** Stops the agents of a group, for the commit that removes it. Their owner is then its ID, which no other group gets. */
+    async stoppingOf(group: { id: string; name: string }, source: RequestSource): Promise<CommitPart[]> {
+      const owner = `group:${group.name}`;
+      const agents = await allOf(principals, { where: { owner }, sort: 'id' });
+      const change = { set: { owner: group.id, updatedAt: clock.now() } };
+      return (await Promise.all(agents.map((agent) => stop(agent, owner, source, change)))).flat();
+    },
 
     /** Its rules of workloads, in words. */
     rulesOf: ({ workloads = [] }: PrincipalDocument): string[] => workloads.map(textOfRule),

@@ -18,8 +18,13 @@ export default [
   },
   {
     name: 'an agent works without its owner', file: 'idp/agents.ts', in: 'complete',
-    replace: 'isOwned ?', by: 'true ?',
+    replace: 'ownerName === null ?', by: 'false ?',
     tests: [['idp/permissions/owners', 'an agent stops with the person who answers for it']],
+  },
+  {
+    name: 'the agents of a removed group are those of the next one', file: 'idp/groups/service.ts', in: 'remove',
+    replace: '...(await stopAgents(group, source)),', by: '',
+    tests: [['idp/permissions/owners', 'an agent of a group stops with the group, and not with its members']],
   },
   {
     name: 'any person stops any agent', file: 'idp/account.ts', in: 'stop',

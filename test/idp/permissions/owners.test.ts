@@ -1,7 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
 import t, { type Test } from 'tap';
+import { groupCollection } from '../../../src/idp/groups/store.js';
 import { agentsIn } from '../../kit/agent-keys.js';
-import { basic, PASSWORD } from '../../kit/app.js';
+import { auditOf, basic, PASSWORD } from '../../kit/app.js';
 import { signInAt } from '../../kit/delegations.js';
 import { addGroups } from '../../kit/groups.js';
 import { idpApp, idpStore, search } from '../../kit/idp.js';
@@ -66,13 +67,43 @@ t.test('the person stops the agent on the account page, and no other one', async
 });
 
 t.test('an agent of a group stops with the group, and not with its members', async (t) => {
-  const { idp, mint, ask } = await start(t);
+  const { idp, mint, ask, isActive, get } = await start(t);
   const person = await idp.makeHuman();
-  const groups = await addGroups(t, idp, { research: [person.sub] });
-  const agent = await mint({ owner: 'group:research' });
+  await addGroups(t, idp, { research: [person.sub], staff: [] });
+  const agents = [await mint({ owner: 'group:research' }), await mint({ owner: 'group:research' })];
+  const other = await mint({ owner: 'group:staff' });
+  await idp.admin('DELETE', `/v1/groups/research/members/${person.sub}`);
   await idp.admin('POST', `/v1/principals/${person.sub}/disable`);
-  t.equal((await ask(agent)).status, 200);
-  await groups.remove('research', COMMAND_SOURCE);
+  const tokens = await Promise.all(agents.map(async (agent) => (await ask(agent)).body.access_token));
+  t.same(await Promise.all(tokens.map(isActive)), [true, true], 'the last member has left');
+
+  const stopped = async () =>
+    (await auditOf(await idpStore(t, idp))).filter(({ event }) => event === 'agent.stopped');
+  t.equal((await idp.admin('DELETE', '/v1/groups/research')).status, 204);
+  t.same((await stopped()).map(({ subject }) => subject).sort(), agents.map(({ sub }) => sub).sort());
+  t.match(await stopped(), [{ detail: 'owner group:research' }, { detail: 'owner group:research' }]);
+  t.same(await Promise.all(tokens.map(isActive)), [false, false]);
+
+  await idp.admin('POST', '/v1/groups', { name: 'research' });
+  idp.clock.advance(1000);
+  const answers = await Promise.all([...agents, other].map(ask));
+  t.same(
+    answers.map(({ status }) => status),
+    [401, 401, 200],
+    'another group of the same name has no agents',
+  );
+  t.match(await get(agents[0].sub), { state: 'active', owner: /^grp_/ });
+});
+
+t.test('an agent that was given to a group during its removal is not that of the next one', async (t) => {
+  const { idp, mint, ask } = await start(t);
+  await addGroups(t, idp, { research: [] });
+  const agent = await mint({ owner: 'group:research' });
+  const store = await idpStore(t, idp);
+  await groupCollection(store).deleteOne({ name: 'research' });
+  idp.clock.advance(1000);
+  t.equal((await ask(agent)).status, 401);
+  await idp.admin('POST', '/v1/groups', { name: 'research' });
   idp.clock.advance(1000);
   t.equal((await ask(agent)).status, 401);
 });
