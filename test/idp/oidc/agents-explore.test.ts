@@ -55,7 +55,7 @@ async function explore(
   seen: Set<string>,
 ) {
   const world = await approvalWorld(t, { loopbackDocuments: true, databaseUri });
-  const { idp, api, ask, poll, open } = world;
+  const { idp, api, ask, open } = world;
   const rules = agentKeysIn(await idpStore(t, idp), idp);
   const next = numbersFrom(seed);
   const pick = <V>(values: readonly V[]): V => values[next() % values.length] as V;
@@ -100,6 +100,39 @@ async function explore(
     agent.rules.push({ id, form, audience: audience ?? ISSUER });
   };
 
+  const assertionOf = async ({
+    seconds = 3600,
+    ...given
+  }: Pick<Assertion, 'sub' | 'aud' | 'key'> & { seconds?: number }): Promise<Assertion> => {
+    const { sub, aud, key } = given;
+    const exp = Math.floor(clock.now() / 1000) + seconds;
+    const text = await workloadToken({ issuer: platform.issuer, key }, clock.now(), { sub, aud, exp });
+    return { ...given, text, exp };
+  };
+  const present = async (agent: Party, { text, sub, aud, exp, key }: Assertion) => {
+    const proof = pick([
+      { grant_type: 'client_credentials', ...asserted(text) },
+      { grant_type: JWT_BEARER, assertion: text },
+    ]);
+    const form = search({ ...proof, client_id: agent.sub, resource: PAYMENTS });
+    const { body } = await idp.request('POST', '/token', { form });
+    const isFresh = exp > Math.floor(clock.now() / 1000) && key === current;
+    const isTrusted = agent.rules.some(({ form, audience }) => form.test(sub) && audience === aud);
+    expect('present', keep(body, agent), agent.isActive && isFresh && isTrusted);
+  };
+
+  const poll = async (one: Asked | undefined) => {
+    if (!one) return;
+    const by = next() % 5 ? one.agent : pick(agents);
+    const { body } = await world.poll(one.code, {}, by);
+    const isAllowed = one.decision === 'allow' && !one.isUsed && clock.now() < one.end;
+    const areSame =
+      isSame({ of: one.agent, epoch: one.epoch }) && isSame({ of: person, epoch: one.personEpoch });
+    const isIssued = keep(body, one.agent, person);
+    expect('poll', isIssued, by === one.agent && isAllowed && areSame);
+    one.isUsed ||= isIssued;
+  };
+
   const steps: Record<string, () => Promise<void>> = {
     trust: () => trust(pick(agents)),
     async distrust() {
@@ -113,36 +146,27 @@ async function explore(
     async enable() {
       for (const one of [...agents, person]) if (!one.isActive) await setActive(one, true);
     },
-    /** The keys that the platform has published before are known for five minutes. */
+    /** The keys that the platform has published before are known for five minutes. The old one is used first. */
     async rotate() {
+      const agent = pick(agents);
+      const used = { sub: 'repo:acme/app:main', aud: agent.rules[0]?.audience ?? ISSUER, key: current };
+      await present(agent, await assertionOf(used));
       [previous, current] = [current, issuerKey('ES256')];
       platform.publish(current);
       clock.advance(6 * MINUTE);
+      await present(agent, await assertionOf(used));
     },
     async present() {
-      if (assertions.length === 0 || next() % 3) {
-        const [sub, aud, seconds] = [
-          pick(SUBJECTS),
-          pick([ISSUER, ISSUER, ISSUER, 'api', 'x']),
-          pick([60, 3600]),
-        ];
-        const key = pick([current, current, current, current, previous, stranger]);
-        const exp = Math.floor(clock.now() / 1000) + seconds;
-        const by = { issuer: platform.issuer, key };
-        const text = await workloadToken(by, clock.now(), { sub, aud, exp });
-        assertions.push({ text, sub, aud, exp, key });
-      }
-      const agent = pick(agents);
-      const { text, sub, aud, exp, key } = pick(assertions.slice(-6));
-      const proof = pick([
-        { grant_type: 'client_credentials', ...asserted(text) },
-        { grant_type: JWT_BEARER, assertion: text },
-      ]);
-      const form = search({ ...proof, client_id: agent.sub, resource: PAYMENTS });
-      const { body } = await idp.request('POST', '/token', { form });
-      const isFresh = exp > Math.floor(clock.now() / 1000) && key === current;
-      const isTrusted = agent.rules.some(({ form, audience }) => form.test(sub) && audience === aud);
-      expect('present', keep(body, agent), agent.isActive && isFresh && isTrusted);
+      if (assertions.length === 0 || next() % 3)
+        assertions.push(
+          await assertionOf({
+            sub: pick(SUBJECTS),
+            aud: pick([ISSUER, ISSUER, ISSUER, 'api', 'x']),
+            key: pick([current, current, current, current, previous, stranger]),
+            seconds: pick([60, 3600]),
+          }),
+        );
+      await present(pick(agents), pick(assertions.slice(-6)));
     },
     async ask() {
       const agent = pick(agents);
@@ -165,17 +189,13 @@ async function explore(
       one.personEpoch = person.epoch;
       await browser.submit(page, { decision: one.decision });
     },
-    async poll() {
-      const one = pick(asked.slice(-4));
+    poll: async () => poll(pick(asked.slice(-4))),
+    /** An agent that was stopped after the approval gets nothing by it, also when it is back. */
+    async restart() {
+      const one = asked.slice(-4).find(({ decision, isUsed }) => decision === 'allow' && !isUsed);
       if (!one) return;
-      const by = next() % 5 ? one.agent : pick(agents);
-      const { body } = await poll(one.code, {}, by);
-      const isAllowed = one.decision === 'allow' && !one.isUsed && clock.now() < one.end;
-      const areSame =
-        isSame({ of: one.agent, epoch: one.epoch }) && isSame({ of: person, epoch: one.personEpoch });
-      const isIssued = keep(body, one.agent, person);
-      expect('poll', isIssued, by === one.agent && isAllowed && areSame);
-      one.isUsed ||= isIssued;
+      for (const isActive of [false, true]) await setActive(one.agent, isActive);
+      await poll(one);
     },
     wait: async () => clock.advance(pick([1, 1, 3]) * MINUTE),
     async check() {

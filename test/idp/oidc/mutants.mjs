@@ -313,6 +313,16 @@ export default [
     tests: [['idp/oidc/delegations', 'whatever ends a delegation ends its tokens']],
   },
   {
+    name: 'a key that a platform has replaced stays', file: 'core/outbound/documents.ts',
+    replace: 'freshUntil: now + lifetimeOf(outcome.response, now),', by: 'freshUntil: now + MAX_FRESH_MS,',
+    tests: [['idp/oidc/agents-explore', 'on SQLite, agents get exactly the tokens that rules and people allow']],
+  },
+  {
+    name: 'an approval outlives the stop of its agent', file: 'idp/oidc/tokens/issuance.ts', in: 'findOwner',
+    replace: 'if (!agent || agent.epoch !== approval.agentEpoch) return null;', by: '',
+    tests: [['idp/oidc/agents-explore', 'on SQLite, agents get exactly the tokens that rules and people allow']],
+  },
+  {
     name: 'WebFinger answers for every domain', file: 'idp/oidc/webfinger.ts', in: 'webfingerPlugin',
     replace: 'if (!knows(domain.toLowerCase()))', by: "if (domain === '')",
     tests: [['idp/oidc/webfinger', 'other resources are unknown, and what is no resource is refused']],
