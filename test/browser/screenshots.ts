@@ -19,8 +19,8 @@ import { fillSignIn, reachableIdp } from './kit.js';
 /** `npm run screenshots`: takes the pictures of README and docs, of both products with a month of sample data. */
 
 const FOLDER = 'docs/images';
-const DAYS = 30;
-const START = Date.UTC(2026, 9, 26);
+const DAYS = 60;
+const START = Date.UTC(2026, 8, 26);
 
 /** The start of the times that `subscriptionEvent` and `invoiceEvent` count from. */
 const EVENTS_START = Date.UTC(2040, 0, 1);
@@ -151,6 +151,17 @@ await onChromium((browser) => {
     await look(context, 'light');
     t.equal((await page.goto(`${origin}/admin/users/${userId}`))?.status(), 200);
     await shoot(page, 'admin-user');
+    await look(context, 'dark');
+    t.equal((await page.goto(`${origin}/admin/users`))?.status(), 200);
+    await shoot(page, 'admin-users-dark');
+    await page.setViewportSize({ width: 390, height: 844 });
+    await look(context, 'light');
+    await page.goto(`${origin}/admin`);
+    await page.screenshot({ path: `${FOLDER}/admin-overview-phone.png` });
+    await page.goto(`${origin}/admin/users`);
+    await page.screenshot({ path: `${FOLDER}/admin-users-phone.png` });
+    await page.goto(`${origin}/admin/users#menu`);
+    await page.screenshot({ path: `${FOLDER}/admin-menu-phone.png` });
   });
 
   t.test('the console of the provider', async (t) => {

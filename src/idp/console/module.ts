@@ -20,6 +20,7 @@ export function createConsoleModule(
     sections: sectionsOf(sources),
     access: 'operator',
     pages,
+    clock,
     // Bound to the session, so that a form ends with it.
     tokensOf: (request) => createFormTokens({ secret: operatorOf(request).token, clock }),
     nameOf: (request) => operatorOf(request).principal.handle,

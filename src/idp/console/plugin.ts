@@ -1,4 +1,5 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
+import type { Section } from '../../shared/console-kit/console.js';
 import { auditPlugin } from './audit.js';
 import { clientsPlugin } from './clients.js';
 import { groupsPlugin } from './groups.js';
@@ -18,16 +19,16 @@ import type { ConsoleServices, ConsoleSources } from './sources.js';
 export const sectionsOf = ({ mails }: ConsoleSources) =>
   SECTIONS.filter(({ path }) => path !== 'mails' || mails);
 
-const SECTIONS = [
-  { path: '', label: 'Overview' },
-  { path: 'principals', label: 'People and agents' },
-  { path: 'invitations', label: 'Invitations' },
-  { path: 'groups', label: 'Groups' },
-  { path: 'clients', label: 'Applications' },
-  { path: 'keys', label: 'Keys' },
-  { path: 'mails', label: 'E-mails' },
-  { path: 'audit', label: 'Audit' },
-] as const;
+const SECTIONS: readonly Section[] = [
+  { path: '', label: 'Overview', icon: 'home' },
+  { path: 'principals', label: 'People and agents', icon: 'people' },
+  { path: 'clients', label: 'Applications', icon: 'application' },
+  { path: 'invitations', label: 'Invitations', icon: 'invitation' },
+  { path: 'groups', label: 'Groups', icon: 'group' },
+  { path: 'keys', label: 'Keys', icon: 'key', group: 'Operation' },
+  { path: 'mails', label: 'E-mails', icon: 'mail' },
+  { path: 'audit', label: 'Audit', icon: 'audit' },
+];
 
 const PLUGINS = [
   ...[overviewPlugin, principalListsPlugin, principalPagePlugin, principalActionsPlugin, groupsPlugin],

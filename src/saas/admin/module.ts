@@ -25,6 +25,7 @@ export function createAdminModule(context: ModuleContext, { config, pages, ...so
     access: 'admin',
     api: '/api',
     pages,
+    clock,
     tokensOf: () => formTokens,
     nameOf: () => username,
   });

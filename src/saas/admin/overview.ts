@@ -6,13 +6,14 @@ import type { Clock } from '../../core/kernel/clock.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { Estimate } from '../../core/storage/collection.js';
 import { type Console, rootOf } from '../../shared/console-kit/console.js';
-import { toMinute } from '../../shared/console-kit/lists.js';
+import { type Column, tableOf } from '../../shared/console-kit/lists.js';
 import type { Sessions } from '../auth/store.js';
 import type { PaymentEvents } from '../billing/store.js';
 import type { Duplicates } from '../billing/subscription/duplicates.js';
 import type { SettingsService } from '../settings/service.js';
 import type { EndpointService } from '../webhooks/service.js';
 import { attentionTo, withSeparators } from './attention.js';
+import { sparklineOf } from './key-figures.js';
 import { createTrends, REFRESH_SECONDS, type TrendSources, type Trends } from './trends.js';
 
 export interface OverviewSources extends TrendSources {
@@ -31,6 +32,16 @@ const Count = Type.Object({ count: Type.Integer(), isExact: Type.Boolean() });
 /** The overview in the API: the counts of the tiles, what needs attention, and the values of the plots. */
 const Overview = Type.Object({
   counts: Type.Object({ users: Count, sessions: Count, paymentEvents: Count }),
+  /** The most important numbers of the last 30 days, as the page shows them, with the change against the 30 days before. */
+  keyFigures: Type.Array(
+    Type.Object({
+      name: Type.String(),
+      label: Type.String(),
+      value: Type.String(),
+      change: Type.Union([Type.String(), Type.Null()]),
+      isUp: Type.Union([Type.Boolean(), Type.Null()]),
+    }),
+  ),
   attention: Type.Array(Type.Object({ name: Type.String(), text: Type.String() })),
   /** When the plots and `attention` were counted. */
   countedAt: Timestamp,
@@ -114,6 +125,7 @@ async function readFigures(
 function toOverview({ counts, trends, attention }: Figures): Static<typeof Overview> {
   return {
     counts,
+    keyFigures: trends.keyFigures,
     attention: attention.map(({ name, text }) => ({ name, text })),
     countedAt: toTimestamp(trends.at),
     plots: trends.trends.map(({ id, label, unit, definition, days, series, bound }) => ({
@@ -132,8 +144,26 @@ function createView(
   { counts, trends, duplicates, attention }: Figures,
   { users, siteName, root }: { users: User[]; siteName: string; root: string },
 ): View {
+  const plots = trends.trends.map(({ id, label, definition, path, markup }) => ({
+    id,
+    heading: label,
+    definition,
+    href: path && root + path,
+    markup,
+  }));
+  const main = plots.find((_, index) => trends.trends[index]?.wide);
+  const { keyFigures } = trends;
   return {
     title: `${siteName} administration`,
+    keyFigures: keyFigures.map(({ label, value, change, isUp, isGoodUp, values, path }) => ({
+      label,
+      value,
+      change,
+      direction: isUp === isGoodUp ? 'up' : 'down',
+      arrow: isUp === null ? '' : isUp ? '▲' : '▼',
+      spark: sparklineOf(values),
+      href: path === undefined ? false : root + path,
+    })),
     counts: [
       { label: 'Users', value: writeEstimate(counts.users), href: `${root}users` },
       { label: 'Sessions', value: writeEstimate(counts.sessions) },
@@ -143,20 +173,30 @@ function createView(
       text,
       href: path.startsWith('#') ? path : root + path,
     })),
-    plots: trends.trends.map(({ id, label, definition, path, markup }) => ({
-      id,
-      heading: label,
-      definition,
-      href: path && root + path,
-      markup,
-    })),
+    main,
+    plots: plots.filter((plot) => plot !== main),
     countedAt: toTimestamp(trends.at),
     counted: toTimestamp(trends.at).slice(11, 16),
     refreshSeconds: REFRESH_SECONDS,
-    users: users.map((user) => ({ ...user, registered: toMinute(user.createdAt) })),
-    duplicates,
+    newest: users.length > 0 && { tableLabel: 'Newest users', ...tableOf(NEWEST, users, root) },
+    allHref: `${root}users`,
+    duplicates: { ...duplicates, hasItems: duplicates.items.length > 0 },
   };
 }
+
+/** The columns of the newest users. */
+const NEWEST: readonly Column<User>[] = [
+  {
+    label: 'User',
+    text: ({ name, email }) => name || email,
+    detail: ({ name, email }) => (name ? email : null),
+    href: ({ id }) => `users/${id}`,
+    kind: 'who',
+  },
+  { label: 'Access', text: ({ subscription: { status } }) => status, kind: 'status' },
+  { label: 'Plan', text: ({ subscription: { plan } }) => plan },
+  { label: 'Signed up', text: ({ createdAt }) => createdAt, kind: 'time' },
+];
 
 const writeEstimate = ({ count, isExact }: Estimate) =>
   isExact ? String(count) : `about ${withSeparators(roundEstimate(count))}`;
@@ -173,7 +213,6 @@ async function readDuplicates({ list }: OverviewSources['duplicates'], after: st
     items: page.items.map(({ email, reportedAt, subscriptions }) => ({
       email,
       reportedAt,
-      reported: toMinute(reportedAt),
       subscriptions: subscriptions.map(({ startedAt, ...rest }) => ({
         ...rest,
         since: startedAt.slice(0, 10),

@@ -2,7 +2,7 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import type { AuditSearch } from '../../core/ops/audit-search.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
-import type { Console } from '../../shared/console-kit/console.js';
+import type { Console, Section } from '../../shared/console-kit/console.js';
 import type { MailAdministration } from '../../shared/email/administration.js';
 import type { EventLog } from '../billing/events/log.js';
 import type { BillingRecords } from '../billing/records.js';
@@ -52,19 +52,19 @@ export const sectionsOf = ({ endpoints, organizations }: AdminSources) =>
     ({ path }) => (path !== 'endpoints' || endpoints) && (path !== 'organizations' || organizations),
   );
 
-const SECTIONS = [
-  { path: '', label: 'Overview' },
-  { path: 'users', label: 'Users' },
-  { path: 'organizations', label: 'Organizations' },
-  { path: 'subscriptions', label: 'Subscriptions' },
-  { path: 'payments', label: 'Payments' },
-  { path: 'webhooks', label: 'Payment events' },
-  { path: 'endpoints', label: 'Webhooks' },
-  { path: 'mails', label: 'E-mails' },
-  { path: 'audit', label: 'Audit' },
-  { path: 'settings', label: 'Settings' },
-  { path: 'help', label: 'Help' },
-] as const;
+const SECTIONS: readonly Section[] = [
+  { path: '', label: 'Overview', icon: 'home' },
+  { path: 'users', label: 'Users', icon: 'people' },
+  { path: 'organizations', label: 'Organizations', icon: 'organization' },
+  { path: 'subscriptions', label: 'Subscriptions', icon: 'card' },
+  { path: 'payments', label: 'Payments', icon: 'payment' },
+  { path: 'webhooks', label: 'Payment events', icon: 'event', group: 'Delivery' },
+  { path: 'endpoints', label: 'Webhooks', icon: 'hook' },
+  { path: 'mails', label: 'E-mails', icon: 'mail' },
+  { path: 'audit', label: 'Audit', icon: 'audit', group: 'Operation' },
+  { path: 'settings', label: 'Settings', icon: 'settings' },
+  { path: 'help', label: 'Help', icon: 'help' },
+];
 
 /** The pages of the admin area. */
 export async function adminPlugin(fastify: FastifyTypebox, deps: AdminPluginOptions): Promise<void> {

@@ -9,6 +9,7 @@ import type { UserDirectory } from '../auth/users/users.js';
 import type { BillingFigures } from '../billing/figures/service.js';
 import type { DailyFigures } from '../billing/figures/store.js';
 import { decimalsOf } from './billing.js';
+import { type KeyFigure, keyFiguresOf } from './key-figures.js';
 
 /** The plots of the overview. Their data is read and drawn at most once a minute, whatever the number of requests. */
 
@@ -34,6 +35,8 @@ export interface Trends {
   at: number;
   /** `markup`: the plot with its summary and table. */
   trends: (Trend & { markup: string })[];
+  /** The most important numbers. */
+  keyFigures: KeyFigure[];
   /** The newest figures about subscriptions. */
   figures: DailyFigures | null;
 }
@@ -47,6 +50,7 @@ export const MAX_COUNTED_PER_DAY = 10_000;
 /** What a plot of counted things has in common with others. */
 const COUNTS = { shape: 'stacked', isSummable: true, bound: MAX_COUNTED_PER_DAY } as const;
 
+/** The days of a period. As many before it are read, too, for the changes. */
 const DAYS = 30;
 const MAX_CURRENCIES = 3;
 
@@ -88,17 +92,24 @@ export function createTrends(
 
 async function makeTrends(sources: TrendSources, clock: Clock, console: Console): Promise<Trends> {
   const at = clock.now();
-  const days = lastDays(clock, DAYS);
-  const [general, billing] = await Promise.all([generalTrends(sources, days), billingTrends(sources, days)]);
+  const read = lastDays(clock, 2 * DAYS);
+  const days = read.slice(DAYS);
+  const [general, billing] = await Promise.all([generalTrends(sources, read), billingTrends(sources, read)]);
+  const whole = [...general, ...billing.trends];
+  const main =
+    whole.find(({ id }) => /^mrr-[a-z]{3}$/.test(id)) ?? whole.find(({ id }) => id === 'active-users');
   const { renderPlot } = await import('../../shared/console-kit/plots.js');
   const trends: Trends['trends'] = [];
-  for (const shown of [...general, ...billing.trends]) {
-    const trend = { ...shown, days };
+  for (const { series, ...shown } of whole) {
+    const ofPeriod = series.map((one) => ({ ...one, values: one.values.slice(DAYS) }));
+    const before = series[0]?.values.slice(0, DAYS) ?? [];
+    const isMain = shown.id === main?.id;
+    const trend = { ...shown, days, series: ofPeriod, ...(isMain && { wide: { before } }) };
     const markup = console.renderPart('_console-plot', { ...renderPlot(trend) });
     trends.push({ ...trend, markup });
     await setImmediate();
   }
-  return { at, trends, figures: billing.figures };
+  return { at, trends, keyFigures: keyFiguresOf(whole), figures: billing.figures };
 }
 
 async function generalTrends({ users, activity, mails }: TrendSources, days: string[]): Promise<Shown[]> {

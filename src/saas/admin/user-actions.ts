@@ -69,30 +69,34 @@ export function linksTo(
   }: OperatedUser & { secondFactorSince: string | null; passkeys: number },
   { resync, userRoles, userFields, impersonationHref }: UserAdministration,
 ) {
-  const links: [verb: string, label: string, applies: boolean][] = [
+  const isActive = state === 'active';
+  const links: [verb: string, label: string, applies: boolean, menu?: string][] = [
+    ['send-reset', 'Send a password link', isActive, 'Send a link'],
+    ['send-verification', 'Send a verification link', isActive && !emailVerified, 'Send a link'],
+    ['grant', granted === null ? 'Grant a plan' : 'Change the granted plan', true, 'Billing'],
+    ['revoke-grant', 'Withdraw the granted plan', granted !== null, 'Billing'],
+    ['resync', 'Sync with the payment provider', resync !== undefined, 'Billing'],
     ['rename', 'Change name', true],
-    ['send-reset', 'Send a password link', state === 'active'],
-    ['send-verification', 'Send a verification link', state === 'active' && !emailVerified],
-    ['end-sessions', 'End all sessions', state === 'active'],
     ['roles', 'Change roles', userRoles !== undefined],
     ['fields', 'Change fields', userFields !== undefined],
-    ['grant', granted === null ? 'Grant a plan' : 'Change the granted plan', true],
-    ['revoke-grant', 'Withdraw the granted plan', granted !== null],
-    ['resync', 'Sync with the payment provider', resync !== undefined],
-    ['remove-second-factor', 'Remove the second factor', secondFactorSince !== null],
-    ['remove-passkeys', 'Remove the passkeys', passkeys > 0],
-    ['suspend', 'Suspend', state === 'active'],
+    [impersonationHref?.(id) ?? '', 'Sign in as this user', impersonationHref !== undefined && isActive],
+    ['end-sessions', 'End all sessions', isActive],
     ['unsuspend', 'Lift the suspension', state === 'suspended'],
-    ['delete', 'Delete', true],
-    [
-      impersonationHref?.(id) ?? '',
-      'Sign in as this user',
-      impersonationHref !== undefined && state === 'active',
-    ],
+    ['remove-second-factor', 'Remove the second factor', secondFactorSince !== null, DANGEROUS],
+    ['remove-passkeys', 'Remove the passkeys', passkeys > 0, DANGEROUS],
+    ['suspend', 'Suspend', isActive, DANGEROUS],
+    ['delete', 'Delete', true, DANGEROUS],
   ];
-  const shown = links.filter(([, , applies]) => applies);
-  return shown.map(([verb, label]) => ({ href: verb.startsWith('/') ? verb : `${id}/${verb}`, label }));
+  return links
+    .filter(([, , applies]) => applies)
+    .map(([verb, label, , menu = 'More']) => ({
+      href: verb.startsWith('/') ? verb : `${id}/${verb}`,
+      label,
+      ...(menu === DANGEROUS ? { isDangerous: true } : { menu }),
+    }));
 }
+
+const DANGEROUS = 'dangerous';
 
 export async function userActionsPlugin(
   fastify: FastifyTypebox,

@@ -8,6 +8,7 @@ import { type Console, Parameters } from '../../shared/console-kit/console.js';
 import { type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
 import { registerForms } from '../../shared/console-kit/forms.js';
 import { type Column, registerList, tableOf, toMinute } from '../../shared/console-kit/lists.js';
+import type { SubscriptionRecord } from '../billing/records.js';
 import type { Purchase } from '../billing/schemas.js';
 import type { OperatedOrganization } from '../organizations/administration.js';
 import { linksTo, type UserAdministration, userActionsPlugin } from './user-actions.js';
@@ -17,6 +18,7 @@ import {
   type UserSection,
   type UserSectionSources,
 } from './user-sections.js';
+import { readTimeline } from './user-timeline.js';
 import { OperatedUser } from './users.js';
 
 export interface UserPageOptions {
@@ -117,8 +119,18 @@ export async function userPagePlugin(
     async view(user, root, request) {
       const { id } = user;
       const shown = [sessions(id) as UserSection<never>, ...sections];
+      const first = { ownerId: id, limit: LISTED, after: undefined };
+      const [held, timeline, ...tables] = await Promise.all([
+        sources.billing.subscriptions(first),
+        readTimeline(sources, id),
+        ...shown.map((one) => sectionView(one, id, root)),
+      ]);
       return {
-        title: user.email,
+        title: user.name || user.email,
+        subtitle: `${user.email} · ${user.emailVerified ? 'confirmed' : 'not confirmed'}`,
+        isPerson: true,
+        answer: answerOf(user, held.items),
+        timeline,
         facts: [...factsOf(user, users), ...planFacts(user, user)],
         actions: linksTo(user, users),
         download: {
@@ -126,7 +138,7 @@ export async function userPagePlugin(
           action: `${id}/export`,
           token: console.tokensOf(request).issue(),
         },
-        tables: await Promise.all(shown.map((one) => sectionView(one, id, root))),
+        tables,
       };
     },
   });
@@ -185,6 +197,39 @@ const sessionColumns: readonly Column<OperatedSession>[] = [
   { label: 'ID', text: ({ id }) => id, kind: 'code' },
 ];
 
+/** Whether a user has access, because of what and until when. */
+function answerOf(
+  { state, suspendedAt, subscription: { status, plan, entitled }, granted }: OperatedUser,
+  held: readonly SubscriptionRecord[],
+) {
+  if (state !== 'active') {
+    const detail = suspendedAt === null ? '' : `since ${dayOf(suspendedAt)}`;
+    return { state, headline: 'The account is closed to its user', detail };
+  }
+  const headline = entitled ? plan : 'No access to what needs a subscription';
+  const shown = entitled && status !== 'past_due' ? 'has_access' : status;
+  if (status === 'granted') {
+    const until = granted?.until ? `until ${dayOf(granted.until)}` : 'without an end';
+    return { state: shown, headline, detail: `granted by an operator, ${until}` };
+  }
+  const record = held.find((one) => one.status === status);
+  if (!record) return { state: shown, headline, detail: 'no subscription' };
+  const { id, currentPeriodEnd, cancelAtPeriodEnd } = record;
+  const end = currentPeriodEnd === null ? '' : ` until ${dayOf(currentPeriodEnd)}`;
+  const renews = cancelAtPeriodEnd ? ', then it ends' : '';
+  return { state: shown, headline, detail: `${PERIODS[status] ?? status}${end} through ${id}${renews}` };
+}
+
+/** What a period means in a status. */
+const PERIODS: Record<string, string> = {
+  active: 'paid',
+  trialing: 'trial',
+  past_due: 'payment failed, period',
+};
+
+const dayOf = (timestamp: string) => LONG_DAY.format(Date.parse(timestamp));
+const LONG_DAY = new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeZone: 'UTC' });
+
 /** The table of a section, with its first rows. */
 export async function sectionView(section: UserSection<never>, userId: string, root: string) {
   const { title, columns, empty, path } = section;
@@ -220,24 +265,21 @@ function factsOf(
   user: UserDetails,
   { secondFactors, passkeys, userFields }: UserAdministration,
 ): DetailRow[] {
-  const { id, name, roles, emailVerified, state, suspendedAt, hasPassword, createdAt } = user;
+  const { id, roles, hasPassword, createdAt } = user;
   const { secondFactorSince, publicMetadata, privateMetadata } = user;
-  const factor = secondFactorSince === null ? 'not set' : `set up on ${toMinute(secondFactorSince)}`;
-  const since = suspendedAt === null ? '' : ` since ${toMinute(suspendedAt)}`;
   return [
-    { label: 'ID', text: id },
-    { label: 'Name', text: name || 'not given' },
-    { label: 'Address', text: emailVerified ? 'verified' : 'not verified' },
-    { label: 'State', text: state + since },
+    { label: 'ID', text: id, isCode: true },
+    { label: 'Signed up', time: createdAt },
     { label: 'Roles', text: roles ? roles.join(', ') || 'none' : null },
     ...(userFields?.inputs ?? []).map(({ name, label }) => {
       const value = (user.fields as Record<string, unknown> | undefined)?.[name];
       return { label, text: value === undefined ? null : String(value) };
     }),
     { label: 'Password', text: hasPassword ? 'set' : 'not set' },
-    { label: 'Second factor', text: secondFactors ? factor : null },
+    secondFactorSince === null
+      ? { label: 'Second factor', text: secondFactors ? 'not set' : null }
+      : { label: 'Second factor', time: secondFactorSince },
     { label: 'Passkeys', text: passkeys ? String(user.passkeys) : null },
-    { label: 'Registered', text: toMinute(createdAt) },
     { label: 'Metadata', text: publicMetadata ? JSON.stringify(publicMetadata) : null },
     { label: 'Private metadata', text: privateMetadata ? JSON.stringify(privateMetadata) : null },
   ];

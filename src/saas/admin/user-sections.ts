@@ -130,7 +130,8 @@ export function createUserSections(sources: UserSectionSources): readonly UserSe
   ];
 }
 
-async function firstOf<T>(pages: AsyncIterable<readonly T[]>, limit: number): Promise<readonly T[]> {
+/** The first items of a list that comes in pages. */
+export async function firstOf<T>(pages: AsyncIterable<readonly T[]>, limit: number): Promise<readonly T[]> {
   for await (const items of pages) return items.slice(0, limit);
   return [];
 }

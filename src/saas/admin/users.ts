@@ -58,12 +58,28 @@ export async function usersPlugin(
 }
 
 const columns: readonly Column<OperatedUser>[] = [
-  { label: 'E-mail address', text: ({ email }) => email, href: ({ id }) => `users/${id}` },
-  { label: 'Name', text: ({ name }) => name },
-  { label: 'Verified', text: ({ emailVerified }) => (emailVerified ? 'yes' : 'no') },
-  { label: 'State', text: ({ state }) => state, kind: 'status' },
-  { label: 'Subscription', text: ({ subscription: { status } }) => status, kind: 'status' },
+  {
+    label: 'User',
+    text: ({ name, email }) => name || email,
+    detail: ({ name, email }) => (name ? email : null),
+    href: ({ id }) => `users/${id}`,
+    kind: 'who',
+    only: 'page',
+  },
+  { label: 'E-mail address', text: ({ email }) => email, only: 'csv' },
+  { label: 'Name', text: ({ name }) => name, only: 'csv' },
+  { label: 'Verified', text: ({ emailVerified }) => (emailVerified ? 'yes' : 'no'), only: 'csv' },
+  {
+    label: 'Account',
+    // What needs no attention is not said.
+    text: ({ state, emailVerified }) => (state !== 'active' ? state : emailVerified ? null : 'unverified'),
+    kind: 'status',
+    only: 'page',
+  },
+  { label: 'State', text: ({ state }) => state, only: 'csv' },
+  { label: 'Access', text: ({ subscription: { status } }) => status, kind: 'status', only: 'page' },
+  { label: 'Subscription', text: ({ subscription: { status } }) => status, only: 'csv' },
   { label: 'Plan', text: ({ subscription: { plan } }) => plan },
-  { label: 'Registered', text: ({ createdAt }) => createdAt, kind: 'time' },
-  { label: 'ID', text: ({ id }) => id, kind: 'code' },
+  { label: 'Registered', text: ({ createdAt }) => createdAt, kind: 'time', isSorted: true },
+  { label: 'ID', text: ({ id }) => id, kind: 'code', only: 'csv' },
 ];

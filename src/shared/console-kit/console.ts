@@ -2,8 +2,11 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Pages, View } from '../../core/http/pages.js';
 import { access, requestSource } from '../../core/http/routes.js';
+import type { Clock } from '../../core/kernel/clock.js';
 import type { Operator } from '../../core/ops/audit.js';
 import type { FormTokens } from './forms.js';
+import { ICONS, type Icon } from './icons.js';
+import { marksAt } from './marks.js';
 
 /**
  * Pages for operators: a frame with navigation, lists, and actions with confirmation. Each product has one console. All
@@ -29,6 +32,9 @@ export interface Section {
   /** Relative to the root of the console: `users`; `''` is the start page. */
   path: string;
   label: string;
+  icon: Icon;
+  /** The heading above it and those that follow. */
+  group?: string;
 }
 
 export interface ConsoleOptions {
@@ -40,6 +46,7 @@ export interface ConsoleOptions {
   /** Path prefix of the JSON routes, relative to the root; absent: there are none. */
   api?: string;
   pages: Pages;
+  clock: Clock;
   /** The CSRF tokens of the forms that the operator of a request submits. */
   tokensOf(request: FastifyRequest): FormTokens;
   /** The name of the operator of a request, for the audit. */
@@ -51,7 +58,7 @@ export interface ConsoleOptions {
 export type Console = ReturnType<typeof createConsole>;
 
 export function createConsole(options: ConsoleOptions) {
-  const { title, sections, pages, tokensOf, nameOf, signOutPath, access: level, api } = options;
+  const { title, sections, pages, clock, tokensOf, nameOf, signOutPath, access: level, api } = options;
   const notices = new Map<string, string>();
   return {
     access: level,
@@ -67,15 +74,24 @@ export function createConsole(options: ConsoleOptions) {
       { template, section, view }: { template: string; section: string; view: View },
     ): FastifyReply {
       const root = rootOf(request);
-      const navigation = sections.map(({ path, label }) => ({
-        href: root + path,
-        label,
-        isCurrent: path === section,
-      }));
       const { done } = request.query as { done?: unknown };
       const notice = notices.get(String(done));
       const account = signOutPath !== undefined && { name: nameOf(request), signOutHref: root + signOutPath };
-      const shown = { ...view, consoleTitle: title, navigation, root, notice, account };
+      const current = sections.find(({ path }) => path === section);
+      const shown = {
+        // Above a page that belongs to an entry of the navigation without being it.
+        parent: current &&
+          section !== '' &&
+          current.label !== view.title && { label: current.label, href: root + current.path },
+        ...view,
+        ...marksAt(clock.now()),
+        consoleTitle: title,
+        groups: navigationOf(sections, section, root),
+        moreIcon: ICONS.more,
+        root,
+        notice,
+        account,
+      };
       return pages.send(reply, { template, view: shown });
     },
 
@@ -97,6 +113,24 @@ export function createConsole(options: ConsoleOptions) {
       ip: requestSource(request).ip,
     }),
   };
+}
+
+/** The first entries of the navigation have a place in the bar of a telephone. */
+const MAX_IN_BAR = 4;
+
+function navigationOf(sections: readonly Section[], current: string, root: string) {
+  const groups: { heading: string | false; entries: object[] }[] = [];
+  for (const [index, { path, label, icon, group }] of sections.entries()) {
+    if (index === 0 || group !== undefined) groups.push({ heading: group ?? false, entries: [] });
+    groups.at(-1)?.entries.push({
+      href: root + path,
+      label,
+      icon: ICONS[icon],
+      isCurrent: path === current,
+      isRest: index >= MAX_IN_BAR,
+    });
+  }
+  return groups;
 }
 
 /** The last segment of the path of a request: a link from the page to itself. */

@@ -3,8 +3,9 @@ import { type TSchema, Type } from 'typebox';
 import type { View } from '../../core/http/pages.js';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, ok } from '../../core/http/schemas.js';
-import { type Console, Done, Parameters, rootOf } from './console.js';
-import { type tableOf, toMinute } from './lists.js';
+import { type Console, Done, ownPath, Parameters, rootOf } from './console.js';
+import type { tableOf } from './lists.js';
+import { initialsOf } from './marks.js';
 
 /** A page about one thing: with `item` and if the console has an API, also as JSON. */
 export interface Detail<Found> {
@@ -24,15 +25,41 @@ export interface Detail<Found> {
 
 export type DetailView = {
   title: string;
+  /** A line below the title. */
+  subtitle?: string;
+  /** Whether the initials of the title stand beside it. */
+  isPerson?: boolean;
+  /** What the operator wants to know first. */
+  answer?: { state: string; headline: string; detail: string };
   facts: readonly DetailRow[];
-  actions?: readonly { href: string; label: string }[];
+  actions?: readonly DetailAction[];
   /** A button for a file whose creation the audit records; `token` is that of its form. */
   download?: { action: string; label: string; token: string };
-  /** With the view of a table: see `tableOf`. */
+  /** What happened, the newest first. */
+  timeline?: readonly TimelineEntry[];
+  /** With the view of a table: see `tableOf`. More than three are shown one at a time, as tabs. */
   tables?: readonly (TableText & ReturnType<typeof tableOf>)[];
   texts?: readonly { id: string; heading: string; text: string }[];
   plots?: readonly { id: string; heading: string; markup: string; definition: string }[];
 };
+
+export interface DetailAction {
+  href: string;
+  label: string;
+  /** The menu in which it stands; without one, it is a button of its own or stands in the last menu. */
+  menu?: string;
+  /** Stands last and apart. */
+  isDangerous?: boolean;
+}
+
+export interface TimelineEntry {
+  /** ISO 8601 */
+  at: string;
+  text: string;
+  detail?: string | null;
+  href?: string | undefined;
+  tone?: 'good' | 'warn' | 'bad';
+}
 
 interface TableText {
   heading: string;
@@ -48,13 +75,16 @@ export function registerDetail<Found>(
   { path, section, template = 'console-detail', item, find, view }: Detail<Found>,
 ): void {
   const read = (request: FastifyRequest) => find(request.params as Record<string, string>);
-  const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
+  const schema = { params: Parameters, querystring: Type.Object({ done: Done, tab: Done }) };
   fastify.get(`/${path}`, { config: console.config, schema }, async (request, reply) => {
     const shown = await view(await read(request), rootOf(request), request);
     return console.send(request, reply, {
       template,
       section,
-      view: template === 'console-detail' ? completed(shown as DetailView) : shown,
+      view:
+        template === 'console-detail'
+          ? completed(shown as DetailView, request.query.tab, ownPath(request))
+          : shown,
     });
   });
 
@@ -82,17 +112,82 @@ export interface DetailRow {
 }
 
 /** The view of `console-detail.html`, where a missing value must not be taken from the page. */
-const completed = ({ facts, actions = [], tables = [], ...view }: DetailView): View => ({
-  ...view,
-  facts: facts
-    .filter(({ text, time }) => text !== null && time !== null)
-    .map(({ label, text, time, href = null, isCode = false }) => ({
+function completed(
+  { facts, actions = [], tables = [], timeline = [], isPerson, ...view }: DetailView,
+  tab: string | undefined,
+  own: string,
+): View {
+  const named = tables.map((table) => ({ ...table, id: slugOf(table.heading), tableLabel: table.heading }));
+  const hasTabs = named.length > MAX_TABLES;
+  const current = hasTabs ? named.find(({ id }) => id === tab) : undefined;
+  const isSummary = current === undefined;
+  const plain = facts.filter(({ text, time }) => text !== null && time !== null);
+  return {
+    subtitle: false,
+    answer: false,
+    download: false,
+    texts: [],
+    plots: [],
+    ...view,
+    initials: isPerson === true && initialsOf(view.title),
+    tools: toolsOf(actions),
+    tabs: hasTabs && [
+      { href: own, label: 'Summary', isCurrent: isSummary, count: '' },
+      ...named.map(({ id, heading, rows, moreHref }) => ({
+        href: `${own}?tab=${id}`,
+        label: heading,
+        isCurrent: id === current?.id,
+        count: `${rows.length}${moreHref === undefined ? '' : '+'}`,
+      })),
+    ],
+    isSummary,
+    hasTimeline: timeline.length > 0,
+    timeline: timeline.map(({ detail = null, href, tone, ...entry }) => ({ ...entry, detail, href, tone })),
+    facts: plain.map(({ label, text = '', time, href = null, isCode = false }) => ({
       label,
-      text: time ? toMinute(time) : (text ?? ''),
+      text: time ? '' : text,
       time: time ?? false,
       href,
       isCode,
+      isPlain: !isCode && !time,
     })),
-  actions,
-  tables: tables.map((table, index) => ({ ...table, id: `table-${index}`, tableLabel: table.heading })),
-});
+    tables: current ? [current] : hasTabs ? [] : named,
+    isBeside:
+      isSummary && (timeline.length > 0 || (named.length > 0 && !hasTabs) || view.plots !== undefined),
+  };
+}
+
+/** More tables than these are shown one at a time. */
+const MAX_TABLES = 3;
+/** More buttons than these become a menu. */
+const MAX_BUTTONS = 2;
+
+const slugOf = (heading: string) => heading.toLowerCase().replace(/[^a-z]+/g, '-');
+
+/** Buttons and menus beside the title; what is dangerous stands last in the last menu. */
+function toolsOf(actions: readonly DetailAction[]) {
+  const menus = new Map<string, DetailAction[]>();
+  const single = actions.filter(({ menu, isDangerous }) => menu === undefined && isDangerous !== true);
+  const buttons = single.length > MAX_BUTTONS ? [] : single;
+  for (const action of actions) {
+    if (buttons.includes(action)) continue;
+    const menu = action.isDangerous === true ? 'More' : (action.menu ?? 'More');
+    menus.set(menu, [...(menus.get(menu) ?? []), action]);
+  }
+  const last = menus.get('More');
+  menus.delete('More');
+  const rank = ({ isDangerous = false }: DetailAction) => Number(isDangerous);
+  if (last)
+    menus.set(
+      'More',
+      [...last].sort((one, other) => rank(one) - rank(other)),
+    );
+  return [
+    ...buttons.map(({ href, label }) => ({ href, label, isPrimary: false, entries: [] })),
+    ...[...menus].map(([label, entries]) => ({
+      label,
+      href: false,
+      entries: entries.map(({ href, label, isDangerous = false }) => ({ href, label, isDangerous })),
+    })),
+  ];
+}

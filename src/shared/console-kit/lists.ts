@@ -6,6 +6,7 @@ import { streamText } from '../../core/http/streams.js';
 import type { Page } from '../../core/storage/collection.js';
 import { type Console, Done, ownPath, Parameters, rootOf } from './console.js';
 import { csvOf } from './csv.js';
+import { initialsOf } from './marks.js';
 
 /** A list of the console: as a page, as CSV and, if the console has an API, as JSON. */
 export interface List<Item> {
@@ -65,8 +66,17 @@ export interface Column<Item> {
   text(item: Item): string | number | null;
   /** A page about it, relative to the root, or an absolute URL. */
   href?(item: Item): string | null;
-  /** `time`: an ISO 8601 time; `number`: aligned right; `code`: an identifier; `status`: a label. Default: text. */
-  kind?: 'time' | 'number' | 'code' | 'status';
+  /**
+   * `time`: an ISO 8601 time; `number`: aligned right; `code`: an identifier; `status`: a state; `who`: somebody with a name.
+   * Default: text.
+   */
+  kind?: 'time' | 'number' | 'code' | 'status' | 'who';
+  /** A second line below the text, for `who`. */
+  detail?(item: Item): string | null;
+  /** Whether the list is ordered by this column, the newest or highest first. */
+  isSorted?: boolean;
+  /** Where the column appears. Default: both. */
+  only?: 'page' | 'csv';
 }
 
 export interface ListQuery {
@@ -84,7 +94,8 @@ const PAGE_SIZE = 50;
 const BATCH_SIZE = 500;
 
 export function registerList<Item>(fastify: FastifyTypebox, console: Console, list: List<Item>): void {
-  const { path, item, columns } = list;
+  const { path, item } = list;
+  const columns = list.columns.filter(({ only }) => only !== 'page');
   const schema = { params: Parameters, querystring: querySchema(list) };
   type Query = { q?: string; after?: string } & Record<string, string | undefined>;
   const queryOf = (request: FastifyRequest, limit: number): ListQuery => {
@@ -104,7 +115,7 @@ export function registerList<Item>(fastify: FastifyTypebox, console: Console, li
   fastify.get(`/${path}.csv`, { config: console.config, schema }, async (request, reply) => {
     const query = queryOf(request, BATCH_SIZE);
     // Read before the response begins, so that its errors are ordinary responses.
-    const pages = rowsOf(list, query, await list.read(query));
+    const pages = rowsOf(columns, list, query, await list.read(query));
     const name = path.replace(/\/:\w+/g, '').replaceAll('/', '-');
     reply.header('content-disposition', `attachment; filename="${name}.csv"`).type('text/csv; charset=utf-8');
     const header = columns.map(({ label }) => label);
@@ -146,12 +157,19 @@ function querySchema<Item>({ search, filters = [] }: List<Item>) {
     }),
     ...Object.fromEntries(filters.map((filter) => [filter.name, choice(filter)])),
     after: After,
+    // The number of the first row, which a cursor does not tell.
+    row: Type.Optional(Type.String({ accepts: 'the number of a row', maxLength: 9, pattern: '^[1-9]\\d*$' })),
     done: Done,
   });
 }
 
 /** The rows of a page and of all that follow. */
-async function* rowsOf<Item>({ columns, read }: List<Item>, query: ListQuery, first: Page<Item>) {
+async function* rowsOf<Item>(
+  columns: readonly Column<Item>[],
+  { read }: List<Item>,
+  query: ListQuery,
+  first: Page<Item>,
+) {
   for (let page = first; ; page = await read({ ...query, after: page.next })) {
     yield page.items.map((item) => columns.map(({ text }) => text(item)));
     if (page.next === null) return;
@@ -177,62 +195,117 @@ function sendPage<Item>(
   if (query.search !== undefined) chosen.set('q', query.search);
   for (const [name, value] of Object.entries(query.filters)) if (value !== undefined) chosen.set(name, value);
   const isNarrowed = chosen.size > 0;
-  const href = (extension: string, more: Record<string, string> = {}) => {
-    const parameters = new URLSearchParams([...chosen, ...Object.entries(more)]).toString();
-    return `${own}${extension}${parameters && `?${parameters}`}`;
+  /** A link to the list with other parameters; `undefined` removes one. */
+  const href = (extension: string, more: Record<string, string | undefined> = {}) => {
+    const parameters = new URLSearchParams(chosen);
+    for (const [name, value] of Object.entries(more)) {
+      if (value === undefined) parameters.delete(name);
+      else parameters.set(name, value);
+    }
+    return `${own}${extension}${parameters.size > 0 ? `?${parameters}` : ''}`;
   };
+  const first = query.after === undefined ? 1 : Number((request.query as { row?: string }).row ?? 1);
+  const last = first + page.items.length - 1;
   return console.send(request, reply, {
     template: 'console-list',
     section,
     view: {
       title,
       intro,
-      links: links.map(({ path, label }) => ({ href: root + withParameters(path, query.parameters), label })),
+      tools: [
+        ...links.map(({ path, label }, index) => ({
+          href: root + withParameters(path, query.parameters),
+          label,
+          isPrimary: index === 0 && !label.startsWith('Back'),
+        })),
+        ...(page.items.length === 0 ? [] : [{ href: href('.csv'), label: 'Export as CSV' }]),
+      ],
       action: own,
-      hasForm: search !== undefined || filters.length > 0,
-      search: search && { ...search, value: query.search },
-      filters: filters.map(({ name, label, hint, options }) => ({
-        name,
-        label,
-        hint,
-        // A date field of a browser has three stops for the Tab key and shows the order of its language.
-        type: 'text',
-        value: query.filters[name],
-        isSelect: options !== undefined,
-        options: options?.map((option) => ({ ...option, isChosen: query.filters[name] === option.value })),
-      })),
+      hasChips: search !== undefined || filters.length > 0,
+      search: search && {
+        ...search,
+        value: query.search,
+        kept: Object.entries(query.filters).flatMap(([name, value]) => (value ? [{ name, value }] : [])),
+      },
+      filters: filters.map((filter) => chipOf(filter, query, href)),
       clearHref: isNarrowed ? own : undefined,
       ...tableOf(columns, page.items, root),
       note: page.note,
       empty: isNarrowed ? 'Nothing matches. Check the spelling or clear the search.' : empty,
+      position: page.items.length > 0 && `${first}–${last}`,
+      hasFooter: page.items.length > 0 || query.after !== undefined || page.next !== null,
       firstHref: query.after === undefined ? undefined : href(''),
-      nextHref: page.next === null ? undefined : href('', { after: page.next }),
-      csvHref: page.items.length === 0 ? undefined : href('.csv'),
+      nextHref: page.next === null ? undefined : href('', { after: page.next, row: String(last + 1) }),
     },
   });
+}
+
+/** A filter as a menu: links to its choices, or a form for a day or a word. */
+function chipOf(
+  { name, label, hint, options, type = 'text' }: Filter,
+  { search, filters }: ListQuery,
+  href: (extension: string, more: Record<string, string | undefined>) => string,
+) {
+  const value = filters[name];
+  const others = Object.entries({ q: search, ...filters, [name]: undefined });
+  return {
+    name,
+    label,
+    hint,
+    type,
+    value,
+    chosen: options?.find((option) => option.value === value)?.label ?? value ?? false,
+    isSelect: options !== undefined,
+    options: options && [
+      { label: 'Any', href: href('', { [name]: undefined }), isChosen: value === undefined },
+      ...options.map((one) => ({
+        label: one.label,
+        href: href('', { [name]: one.value }),
+        isChosen: one.value === value,
+      })),
+    ],
+    kept: others.flatMap(([name, value]) => (value ? [{ name, value }] : [])),
+  };
 }
 
 const withParameters = (path: string, parameters: Record<string, string>) =>
   path.replace(/:(\w+)/g, (_, name) => encodeURIComponent(parameters[name] ?? ''));
 
-/** The view of the partial `_console-table`. */
-export function tableOf<Item>(columns: readonly Column<Item>[], items: readonly Item[], root: string) {
+/** The view of the partial `_console-table`. The first page of a row is opened by a click anywhere in it. */
+export function tableOf<Item>(all: readonly Column<Item>[], items: readonly Item[], root: string) {
+  const columns = all.filter(({ only }) => only !== 'csv');
   return {
-    columns: columns.map(({ label, kind }) => ({ label, isNumber: kind === 'number' })),
-    rows: items.map((item) => ({
-      cells: columns.map(({ text, href, kind }) => {
-        const value = text(item);
-        const target = href?.(item) ?? undefined;
-        return {
-          text: kind === 'time' && value !== null ? toMinute(String(value)) : value,
-          href: target === undefined || /^https?:/.test(target) ? target : root + target,
-          time: kind === 'time' && value !== null ? value : undefined,
-          isNumber: kind === 'number',
-          isCode: kind === 'code',
-          isStatus: kind === 'status' && value !== null,
-        };
-      }),
+    columns: columns.map(({ label, kind, isSorted = false }) => ({
+      label,
+      isNumber: kind === 'number',
+      isSorted,
     })),
+    rows: items.map((item) => {
+      let hasPage = false;
+      return {
+        cells: columns.map(({ label, text, href, kind, detail }) => {
+          const value = text(item);
+          const target = href?.(item) ?? undefined;
+          const isOutside = target !== undefined && /^https?:/.test(target);
+          const isWhole = target !== undefined && !isOutside && !hasPage;
+          hasPage ||= isWhole;
+          const shown = value === null ? undefined : kind;
+          return {
+            label,
+            text: value,
+            href: target === undefined || isOutside ? target : root + target,
+            isWhole,
+            time: shown === 'time' ? value : undefined,
+            isNumber: kind === 'number',
+            isCode: shown === 'code',
+            isStatus: shown === 'status',
+            initials: shown === 'who' ? initialsOf(String(value)) : undefined,
+            detail: detail?.(item) ?? undefined,
+            isPlain: shown === undefined || shown === 'number',
+          };
+        }),
+      };
+    }),
     isEmpty: items.length === 0,
   };
 }

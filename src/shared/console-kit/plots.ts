@@ -21,6 +21,8 @@ export interface TimeSeries {
   shape: 'stacked' | 'lines';
   /** Whether the values of several days add up, such as events; false for levels, such as balances. */
   isSummable: boolean;
+  /** Takes the width of a page instead of a third; with the values of as many days before, as a dashed line. */
+  wide?: { before: readonly (number | null)[] };
   /** Counting ended here: a value of `bound` or more is written `10,000+`. */
   bound?: number;
 }
@@ -60,6 +62,8 @@ export const MAX_SERIES = 8;
 /** Units of the view box. The page scales a plot to between 300 and 500 pixels, in which the text stays legible. */
 const WIDTH = 360;
 const HEIGHT = 200;
+const WIDE = 720;
+const WIDE_HEIGHT = 250;
 const FONT_SIZE = 12;
 
 const MAX_TICKS = 4;
@@ -74,13 +78,14 @@ export function renderPlot(timeSeries: TimeSeries): RenderedPlot {
   return { svg: draw(timeSeries, summary), summary, table: tabulate(timeSeries) };
 }
 
-function draw({ unit, days, series, shape, bound }: TimeSeries, summary: string): string {
+function draw({ unit, days, series, shape, bound, wide }: TimeSeries, summary: string): string {
   const names = series.map(({ name }) => name);
   const color = { type: 'ordinal' as const, domain: names, range: names.map((_, index) => colour(index)) };
   const points = series.flatMap(({ name, values }) =>
     days.map((day, index) => ({ name, day, value: values[index] ?? null })),
   );
-  const extent = extentOf(points, shape);
+  const earlier = (wide?.before ?? []).map((value, index) => ({ name: '', day: days[index] ?? '', value }));
+  const extent = extentOf([...points, ...(shape === 'lines' ? earlier : [])], shape);
   const position = { x: 'day', y: 'value' };
   const marks =
     shape === 'stacked'
@@ -91,20 +96,27 @@ function draw({ unit, days, series, shape, bound }: TimeSeries, summary: string)
           title: ({ name, day, value }) => `${day}, ${name}: ${writeValue(value)}`,
         })
       : [
+          wide ? Plot.areaY(points, { ...position, fill: 'name', fillOpacity: 0.08 }) : null,
+          Plot.lineY(earlier, {
+            ...position,
+            stroke: 'currentColor',
+            strokeOpacity: 0.5,
+            strokeDasharray: '3 4',
+          }),
           Plot.lineY(points, { ...position, stroke: 'name', strokeWidth: 2 }),
-          Plot.dot(points, { ...position, fill: 'name', r: 1.5 }),
+          wide ? null : Plot.dot(points, { ...position, fill: 'name', r: 1.5 }),
         ];
   const isBounded = bound !== undefined && extent[1] >= bound;
   const plot: Drawing = asDrawing(
     Plot.plot({
       document,
-      width: WIDTH,
-      height: HEIGHT,
+      width: wide ? WIDE : WIDTH,
+      height: wide ? WIDE_HEIGHT : HEIGHT,
       marginTop: 28,
       marginRight: 16,
       marginBottom: 28,
       marginLeft: 48,
-      className: 'plot',
+      className: wide ? 'plot-wide' : 'plot',
       ariaLabel: summary,
       color,
       x: {
