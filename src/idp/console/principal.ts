@@ -4,7 +4,7 @@ import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { keyTypeOf } from '../../core/kernel/public-jwk.js';
 import { toAuditView } from '../../core/ops/audit.js';
-import { type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
+import { type DetailAction, type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
 import { tableOf } from '../../shared/console-kit/lists.js';
 import type { Connection } from '../oidc/consents.js';
 import type { ActiveDelegation } from '../oidc/delegations/service.js';
@@ -18,10 +18,7 @@ import type { ConsoleServices } from './sources.js';
 
 const LISTED_RECORDS = 10;
 
-interface Link {
-  path: string;
-  label: string;
-}
+type Link = Omit<DetailAction, 'href'> & { path: string };
 
 /** What an operator can do with a principal in its state. */
 function actionsOf({ kind, state }: PrincipalDocument): Link[] {
@@ -30,12 +27,31 @@ function actionsOf({ kind, state }: PrincipalDocument): Link[] {
   if (state === 'active' && kind === 'human') links.push({ path: 'reset', label: 'Create a reset link' });
   if (state === 'active' && kind === 'agent') links.push({ path: 'rotate', label: 'Rotate the password' });
   if (state === 'disabled') links.push({ path: 'enable', label: 'Enable' });
-  else links.push({ path: 'disable', label: kind === 'agent' ? 'Stop it' : 'Disable' });
+  else links.push({ path: 'disable', label: kind === 'agent' ? 'Stop it' : 'Disable', isDangerous: true });
   if (kind === 'human') links.push({ path: 'email', label: 'Change the e-mail address' });
   else
     links.push({ path: 'allow', label: 'Let it use an API' }, { path: 'details', label: 'Change the owner' });
-  return [...links, { path: 'metadata', label: 'Change metadata' }, { path: 'delete', label: 'Delete' }];
+  return [
+    ...links,
+    { path: 'metadata', label: 'Change metadata' },
+    { path: 'delete', label: 'Delete', isDangerous: true },
+  ];
 }
+
+/** Whether a principal may sign in, and for how long. */
+const answerOf = ({ kind, state, expiresAt, lastUsedAt }: PrincipalDocument) => ({
+  state,
+  headline: {
+    active: 'May sign in',
+    invited: 'Has not accepted the invitation',
+    disabled: 'May not sign in',
+    deleted: 'Is deleted',
+  }[state],
+  detail:
+    kind === 'human'
+      ? 'A person'
+      : `An agent, last used ${lastUsedAt === undefined ? 'never' : toTimestamp(lastUsedAt).slice(0, 10)}, ends ${expiresAt === undefined ? 'never' : toTimestamp(expiresAt).slice(0, 10)}`,
+});
 
 type Shown = PrincipalDocument & { groups: readonly string[]; ownerName?: string; rules: readonly string[] };
 
@@ -146,7 +162,7 @@ const applicationTable = (
   applications: (Connection & { client: ClientDocument | null })[],
   root: string,
 ) => ({
-  heading: 'Connected applications',
+  heading: 'Applications',
   empty: 'No application was allowed by this principal.',
   note: 'Agents and applications that are trusted need no consent and are not listed.',
   ...tableOf<(typeof applications)[number]>(
@@ -204,15 +220,18 @@ export async function principalPagePlugin(
       const page = `principals/${id}`;
       return {
         title: nameOf(principal),
+        subtitle: [kindOf(principal), principal.name].filter(Boolean).join(' · '),
+        isPerson: true,
+        answer: answerOf(principal),
         facts: principalFacts(principal),
-        actions: actionsOf(principal).map(({ path, label }) => ({ href: `${id}/${path}`, label })),
+        actions: actionsOf(principal).map(({ path, ...link }) => ({ href: `${id}/${path}`, ...link })),
         tables: [
           ...(isAgent ? [permissionTable(permissions, page, root), useTable(uses, root)] : []),
           sessionTable(sessions, page, root),
           applicationTable(applications, root),
           ...(delegations.length > 0 ? [delegationTable(delegations, { isAgent, page, root })] : []),
           {
-            heading: 'Latest audit records',
+            heading: 'Audit',
             empty: 'No recent record.',
             ...tableOf([...AUDIT_COLUMNS, RECEIPT], records.items.map(toAuditView), root),
           },

@@ -2,6 +2,7 @@ import { addressOf } from '../../core/http/mailboxes.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { type List, registerList } from '../../shared/console-kit/lists.js';
+import { nameOfState } from '../../shared/console-kit/marks.js';
 import type { Kind, PrincipalDocument, PrincipalState } from '../provisioning/store.js';
 import type { ConsoleServices } from './sources.js';
 
@@ -22,8 +23,14 @@ export const nameOf = ({
   kind === 'agent' && mintedAt === undefined ? `${handle} (registered itself, not verified)` : handle;
 
 const COLUMNS: List<PrincipalDocument>['columns'] = [
-  { label: 'User name', text: nameOf, href: ({ id }) => `principals/${id}` },
-  { label: 'Name', text: ({ name }) => name ?? null },
+  {
+    label: 'User name',
+    text: nameOf,
+    detail: ({ name }) => name ?? null,
+    href: ({ id }) => `principals/${id}`,
+    kind: 'who',
+  },
+  { label: 'Name', text: ({ name }) => name ?? null, only: 'csv' },
   { label: 'Kind', text: kindOf },
   { label: 'State', text: ({ state }) => state, kind: 'status' },
   { label: 'Created', text: ({ createdAt }) => toTimestamp(createdAt), kind: 'time' },
@@ -52,7 +59,11 @@ export async function principalListsPlugin(
           { value: 'agent', label: 'Agents' },
         ],
       },
-      { name: 'state', label: 'State', options: STATES.map((value) => ({ value, label: value })) },
+      {
+        name: 'state',
+        label: 'State',
+        options: STATES.map((value) => ({ value, label: nameOfState(value) })),
+      },
     ],
     columns: COLUMNS,
     async read({ search, filters, after, limit }) {

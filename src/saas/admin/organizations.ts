@@ -104,6 +104,7 @@ export async function organizationsPlugin(
       ]);
       return {
         title: name,
+        isPerson: true,
         facts: [...factsOf(organization), ...planFacts(organization, { limits, customers })],
         actions: linksTo(organization, users),
         tables,
@@ -113,8 +114,14 @@ export async function organizationsPlugin(
 }
 
 const columns: readonly Column<OperatedOrganization>[] = [
-  { label: 'Name', text: ({ name }) => name, href: ({ id }) => `organizations/${id}` },
-  { label: 'Slug', text: ({ slug }) => slug },
+  {
+    label: 'Name',
+    text: ({ name }) => name,
+    detail: ({ slug }) => slug,
+    href: ({ id }) => `organizations/${id}`,
+    kind: 'who',
+  },
+  { label: 'Slug', text: ({ slug }) => slug, only: 'csv' },
   { label: 'Members', text: ({ members }) => members, kind: 'number' },
   { label: 'State', text: ({ state }) => state, kind: 'status' },
   { label: 'Subscription', text: ({ subscription: { status } }) => status, kind: 'status' },
@@ -157,16 +164,23 @@ const invitationColumns: readonly Column<Invitation>[] = [
 const logColumns = auditColumns((subject) => (subject.startsWith('usr_') ? `users/${subject}` : null));
 
 function linksTo({ id, state, granted }: OperatedOrganization, { resync }: UserAdministration) {
-  const links: [path: string, label: string, applies: boolean][] = [
+  const links: [path: string, label: string, applies: boolean, menu?: string][] = [
     ['members', 'All members', true],
     ['rename', 'Change name and slug', state === 'active'],
     ['add-member', 'Add a member', state === 'active'],
-    ['grant', granted === null ? 'Grant a plan' : 'Change the granted plan', state === 'active'],
-    ['revoke-grant', 'Withdraw the granted plan', granted !== null],
-    ['resync', 'Sync with the payment provider', resync !== undefined],
+    ['grant', granted === null ? 'Grant a plan' : 'Change the granted plan', state === 'active', 'Billing'],
+    ['revoke-grant', 'Withdraw the granted plan', granted !== null, 'Billing'],
+    ['resync', 'Sync with the payment provider', resync !== undefined, 'Billing'],
     ['delete', 'Delete', state === 'active'],
   ];
-  return links.filter(([, , applies]) => applies).map(([path, label]) => ({ href: `${id}/${path}`, label }));
+  return links
+    .filter(([, , applies]) => applies)
+    .map(([path, label, , menu]) => ({
+      href: `${id}/${path}`,
+      label,
+      ...(menu && { menu }),
+      isDangerous: path === 'delete',
+    }));
 }
 
 function factsOf(organization: OperatedOrganization): DetailRow[] {

@@ -51,9 +51,7 @@ interface PlotTable {
 interface Cell {
   text: string;
   isNumber: boolean;
-  time: string | undefined;
-  /** Present, so that the template does not take the value of the page. */
-  href: undefined;
+  isPlain: true;
 }
 
 /** There are as many colours in `style.css`. */
@@ -228,12 +226,11 @@ function tabulate({ label, unit, days, series, bound }: TimeSeries): PlotTable {
     rows: days
       .map((day, index) => ({
         cells: [
-          { text: day, time: day, href: undefined, isNumber: false },
+          { text: day, isNumber: false, isPlain: true as const },
           ...series.map(({ values }) => ({
             text: writeValue(values[index], bound),
-            time: undefined,
-            href: undefined,
             isNumber: true,
+            isPlain: true as const,
           })),
         ],
       }))

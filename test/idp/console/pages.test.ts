@@ -28,9 +28,11 @@ t.test('principals are searched by user name, ID, kind and state', async (t) => 
   await idp.makeHuman({ handle: 'bob' });
   await idp.admin('POST', `/v1/principals/${ada.sub}/disable`);
   const handlesOf = async (query: string) =>
-    [...(await get(`/principals?${query}`)).body.matchAll(/<a href="\.\/principals\/u_\w+">([^<]*)</g)].map(
-      ([, handle]) => handle,
-    );
+    [
+      ...(await get(`/principals?${query}`)).body.matchAll(
+        /<a href="\.\/principals\/u_\w+"[^>]*>(?:<[^>]*>|[A-Z]+(?=<))*([^<]*)</g,
+      ),
+    ].map(([, handle]) => handle);
   t.same(await handlesOf(''), ['ada', 'adam', 'bob', 'olga']);
   t.same(await handlesOf('q=AD'), ['ada', 'adam']);
   t.same(await handlesOf('q=ad&kind=agent'), ['adam']);
@@ -50,10 +52,12 @@ t.test('a principal has a page with sessions, applications and audit records', a
   const human = await idp.makeHuman();
   const { browser, page } = await idp.visit(client, { scope: 'openid email' });
   await browser.send(page, { handle: human.handle, password: PASSWORD });
-  const shown = await get(`/principals/${human.sub}`);
-  t.match(shown.body, /<a href="\.\.\/clients\/cid_[^"]*">Shop<\/a>/);
-  t.match(shown.body, 'openid email');
-  t.match(shown.body, 'login.succeeded');
+  const tab = (name: string) => get(`/principals/${human.sub}?tab=${name}`);
+  const applications = (await tab('applications')).body;
+  t.match(applications, /<a href="\.\.\/clients\/cid_[^"]*"[^>]*>Shop<\/a>/);
+  t.match(applications, 'openid email');
+  t.match((await tab('audit')).body, 'login.succeeded');
+  const shown = await tab('sessions');
   const [, end = ''] = /href="\.\.\/(principals\/[^"]*\/end)"/.exec(shown.body) ?? [];
   const ended = await act(`/${end}`);
   t.match(ended.body, sentence('account.done.session-ended'));
@@ -92,8 +96,8 @@ t.test(
       );
       t.match(JSON.stringify(records), /before.*active.*after.*disabled/);
       const listed = await get(`/audit?q=${who.handle}&event=principal.`);
-      t.match(listed.body, '<td>principal.disabled</td>');
-      t.notMatch(listed.body, /<td>(login|agent|human)\./);
+      t.match(listed.body, '>principal.disabled</td>');
+      t.notMatch(listed.body, />(login|agent|human)\.[^<]*<\/td>/);
     }
   },
 );
@@ -304,17 +308,17 @@ t.test('operators see which applications were not told that a session has ended,
   await idp.admin('POST', `/v1/principals/${human.sub}/disable`);
   await waitUntil('a failure', async () => (await get('/logout-failures')).body.includes('ECONNREFUSED'));
 
-  t.match((await get('/')).body, /Failed logout notices<[\s\S]*href="\.\/logout-failures"/);
+  t.match((await get('/')).body, /href="\.\/logout-failures"/);
   t.match((await get(`/clients/${client.id}`)).body, 'href="../logout-failures"');
   const { body } = await get('/logout-failures');
-  for (const shown of ['Shop', address, human.sub, 'retrying']) t.match(body, shown);
+  for (const shown of ['Shop', address, human.sub, 'Retrying']) t.match(body, shown);
   t.match((await get('/logout-failures.csv')).body, /^Application,Address,Person,[\s\S]*Shop,.*ECONNREFUSED/);
 
   const [, path = ''] = /href="[./]*(logout-failures\/[^"]*\/retry)"/.exec(body) ?? [];
   const again = await act(`/${path}`);
   t.match([again.status, again.url], [200, /\/logout-failures\?done=/]);
   await waitUntil('another attempt', async () =>
-    /<td class="number">2</.test((await get('/logout-failures')).body),
+    /<td[^>]*class="number"[^>]*>2</.test((await get('/logout-failures')).body),
   );
   const [record] = (await auditOf(await idpStore(t, idp))).filter(({ event }) => event === 'logout.retried');
   t.match(record, { subject: human.sub, by: operator.handle, detail: client.id });
@@ -354,7 +358,7 @@ t.test('the audit is searched by event, subject and day, page by page, and expor
   }
   idp.clock.advance(24 * 3600 * 1000);
   const { get } = await enterConsole(idp, operator);
-  const rows = (body: string) => body.match(/<td><time/g)?.length ?? 0;
+  const rows = (body: string) => body.match(/<td[^>]*><time/g)?.length ?? 0;
   const first = await get(`/audit?event=login.succeeded&q=${agent.handle}`);
   t.equal(rows(first.body), 50);
   const [, next = ''] = /href="([^"]*)" rel="next"/.exec(first.body) ?? [];
@@ -375,8 +379,8 @@ t.test('the overview counts sign-ins by day, and the keys page shows public keys
   const { get } = await enterConsole(idp, operator);
   await idp.authorize(await idp.createClient(), { ...operator, password: 'wrong' });
   const { body: overview } = await get('/');
-  const day = /<tr><td><time datetime="2040-01-01">[^<]*<\/time><\/td>(.*?)<\/tr>/.exec(overview)?.[1];
-  t.same(day?.match(/\d+/g), ['1', '1'], 'one succeeded and one failed');
+  const day = /<td[^>]*>2040-01-01<\/td>(.*?)<\/tr>/.exec(overview)?.[1];
+  t.same(day?.match(/(?<=>)\d+/g), ['1', '1'], 'one succeeded and one failed');
   const keys = (await get('/keys')).body;
   const { body } = await idp.request('GET', '/.well-known/jwks.json');
   for (const { kid } of body.keys) t.match(keys, kid);

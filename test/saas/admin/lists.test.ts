@@ -7,10 +7,10 @@ import { type SaasApp, saasApp } from '../../kit/app.js';
 const get = (app: SaasApp, path: string) => app.admin('GET', path);
 
 const linksOf = (page: string) =>
-  [...decodeEntities(page).matchAll(/<a href="([^"]*)"[^>]*>([^<]*)<\/a>/g)].map(
+  [...decodeEntities(page).matchAll(/<a [^>]*href="([^"]*)"[^>]*>(.*?)<\/a>/g)].map(
     ([, href = '', text = '']) => ({
       href,
-      text,
+      text: text.replaceAll(/<[^>]*>/g, '').trim(),
     }),
   );
 

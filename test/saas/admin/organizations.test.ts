@@ -50,14 +50,12 @@ t.test('the page of an organization has what is stored about it, with links', as
   await app.join(olga, id, adam);
   await olga.call('POST', `/organizations/${id}/invitations`, { email: 'new@example.test' });
   await act(`${id}/grant`, { plan: 'pro' });
-  const page = await textOf(app, `/admin/organizations/${id}`);
-  for (const shown of [
-    '2, of which 1 is an owner',
-    'granted, plan pro',
-    'new@example.test',
-    'organization.joined',
-  ])
-    t.match(page, shown, shown);
+  const tab = (name: string) => textOf(app, `/admin/organizations/${id}?tab=${name}`);
+  const summary = await textOf(app, `/admin/organizations/${id}`);
+  for (const shown of ['2, of which 1 is an owner', 'granted, plan pro']) t.match(summary, shown, shown);
+  t.match(await tab('invitations'), 'new@example.test');
+  t.match(await tab('audit'), 'organization.joined');
+  const page = await tab('members');
   t.match(page, `href="../users/${adam.id}"`);
   t.match(page, `href="../organizations/${id}/members/${adam.id}/role"`);
   t.match(
@@ -65,7 +63,7 @@ t.test('the page of an organization has what is stored about it, with links', as
     `organizations/${id}/members/${adam.id}/remove"`,
     'so do all members',
   );
-  const user = await textOf(app, `/admin/users/${adam.id}`);
+  const user = await textOf(app, `/admin/users/${adam.id}?tab=organizations`);
   t.match(user, `href="../organizations/${id}"`, 'the page of a user leads to the organization');
   const records = await textOf(app, `/admin/audit?q=${id}`);
   for (const event of ['organization.created', 'organization.joined', 'plan.granted'])
