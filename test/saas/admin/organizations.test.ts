@@ -53,7 +53,7 @@ t.test('the page of an organization has what is stored about it, with links', as
   const tab = (name: string) => textOf(app, `/admin/organizations/${id}?tab=${name}`);
   const summary = await textOf(app, `/admin/organizations/${id}`);
   for (const shown of ['2, of which 1 is an owner', 'granted, plan pro']) t.match(summary, shown, shown);
-  t.match(await tab('invitations'), 'new@example.test');
+  t.match(await tab('open-invitations'), 'new@example.test');
   t.match(await tab('audit'), 'organization.joined');
   const page = await tab('members');
   t.match(page, `href="../users/${adam.id}"`);
