@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import type { Report } from '../config/configuration-error.js';
 import { option } from '../config/options.js';
 import { formatValue, mustBe } from '../config/validation-messages.js';
-import { HEX, legibleOn, textOn } from './colours.js';
+import { HEX, isSimilarHue, legibleOn, mix, textOn } from './colours.js';
 import { DisplayName, matchesSchema } from './schemas.js';
 
 /** The appearance of pages and mails. */
@@ -33,9 +33,11 @@ const MAX_NAME_LENGTH = 60;
 /** Every page contains the logo. */
 const MAX_LOGO_BYTES = 64 * 1024;
 
-/** The backgrounds of `style.css` with the lowest contrast, in light and dark mode. */
-const LIGHT_BACKGROUND = '#f4f5f7';
-const DARK_BACKGROUND = '#1c212a';
+/** What lies behind text in `style.css`. The tint of the accent on it has the lowest contrast. */
+const LIGHT_BACKGROUND = '#f6f7f9';
+const DARK_BACKGROUND = '#161b23';
+/** Share of the accent in its tint. */
+const TINT = 0.1;
 
 const BrandName = {
   ...DisplayName,
@@ -119,17 +121,31 @@ function coloursOf(accent: string): BrandColours {
   const button = { button: accent, buttonText: textOn(accent) };
   return {
     ...button,
-    link: legibleOn(LIGHT_BACKGROUND, accent),
+    link: legibleOn(mix(LIGHT_BACKGROUND, accent, TINT), accent),
     darkButton: button.button,
     darkButtonText: button.buttonText,
-    darkLink: legibleOn(DARK_BACKGROUND, accent),
+    darkLink: legibleOn(mix(DARK_BACKGROUND, accent, TINT), accent),
   };
 }
 
 function styleOf({ button, buttonText, link, darkLink }: BrandColours): string {
-  const inLight = `--accent:${button};--on-accent:${buttonText};--link:${link}`;
-  return `:root{${inLight}}@media (prefers-color-scheme:dark){:root{--link:${darkLink}}}`;
+  const tintOn = (background: string) => `--tint:${mix(background, button, TINT)}`;
+  const inLight = `--accent:${button};--on-accent:${buttonText};--link:${link};${tintOn(LIGHT_BACKGROUND)}`;
+  const others = seriesBeside(button, SERIES).map((colour, index) => `--series-${index + 2}:${colour}`);
+  const darkOthers = seriesBeside(button, DARK_SERIES).map(
+    (colour, index) => `--series-${index + 2}:${colour}`,
+  );
+  const inDark = `--link:${darkLink};${tintOn(DARK_BACKGROUND)};${darkOthers.join(';')}`;
+  return `:root{${inLight};${others.join(';')}}@media (prefers-color-scheme:dark){:root{${inDark}}}`;
 }
+
+/** The series of a plot beside the accent: those of `style.css`, of which the ones that look like the accent come last. */
+const seriesBeside = (accent: string, series: readonly string[]): string[] => [
+  ...series.filter((colour) => !isSimilarHue(accent, colour)),
+  ...series.filter((colour) => isSimilarHue(accent, colour)),
+];
+const SERIES = ['#b45309', '#0f766e', '#a21caf', '#5a6371', '#a51d2d', '#4d7c0f', '#6d28d9'];
+const DARK_SERIES = ['#fbbf24', '#5eead4', '#f0abfc', '#a6afbd', '#ffa3ad', '#bef264', '#c4b5fd'];
 
 /** @throws if the file has changed since the options were validated */
 function loadLogo(file: string): string {

@@ -18,7 +18,9 @@ export function textOn(background: string): string {
 export function legibleOn(background: string, colour: string): string {
   const behind = rgbOf(background);
   const towards = textOn(background) === '#ffffff' ? WHITE : BLACK;
-  const shades = Array.from({ length: STEPS + 1 }, (_, step) => mix(rgbOf(colour), towards, step / STEPS));
+  const shades = Array.from({ length: STEPS + 1 }, (_, step) =>
+    between(rgbOf(colour), towards, step / STEPS),
+  );
   return hexOf(shades.find((shade) => contrast(behind, shade) >= MIN_CONTRAST) ?? towards);
 }
 
@@ -37,10 +39,36 @@ function hexOf(rgb: Rgb): string {
   return `#${rgb.map((value) => value.toString(16).padStart(2, '0')).join('')}`;
 }
 
-function mix([red, green, blue]: Rgb, [r, g, b]: Rgb, share: number): Rgb {
-  const between = (from: number, to: number) => Math.round(from + (to - from) * share);
-  return [between(red, r), between(green, g), between(blue, b)];
+/** A colour with a share of another one in it. */
+export const mix = (colour: string, other: string, share: number): string =>
+  hexOf(between(rgbOf(colour), rgbOf(other), share));
+
+function between([red, green, blue]: Rgb, [r, g, b]: Rgb, share: number): Rgb {
+  const at = (from: number, to: number) => Math.round(from + (to - from) * share);
+  return [at(red, r), at(green, g), at(blue, b)];
 }
+
+/** Degrees of the colour wheel within which two colours look alike in a plot. */
+const ALIKE = 30;
+
+/** Whether two colours are hard to tell apart by their hue; greys are like no colour. */
+export function isSimilarHue(one: string, other: string): boolean {
+  const [first, second] = [hueOf(rgbOf(one)), hueOf(rgbOf(other))];
+  if (first === null || second === null) return false;
+  const distance = Math.abs(first - second);
+  return Math.min(distance, 360 - distance) < ALIKE;
+}
+
+/** From 0 to 360 degrees; null for grey. */
+function hueOf([red, green, blue]: Rgb): number | null {
+  const range = Math.max(red, green, blue) - Math.min(red, green, blue);
+  if (range < MIN_RANGE) return null;
+  const degrees = Math.atan2(Math.sqrt(3) * (green - blue), 2 * red - green - blue) * (180 / Math.PI);
+  return (degrees + 360) % 360;
+}
+
+/** Below, a colour is a grey. */
+const MIN_RANGE = 24;
 
 /** The contrast ratio, from 1 to 21. */
 function contrast(one: Rgb, other: Rgb): number {

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { legibleOn, textOn } from '../../../src/core/http/colours.js';
+import { isSimilarHue, legibleOn, mix, textOn } from '../../../src/core/http/colours.js';
 import { createServer } from '../../../src/index.js';
 import { saasApp, testOptions } from '../../kit/app.js';
 import { idpApp } from '../../kit/idp.js';
@@ -73,6 +73,13 @@ t.test('pages show the brand, escaped, and a logo for dark mode', async (t) => {
   );
 });
 
+t.test('a plot has no two series that look like the accent', async (t) => {
+  t.ok(isSimilarHue('#1f4fd8', '#2563eb'));
+  t.notOk(isSimilarHue('#1f4fd8', '#b45309'));
+  t.notOk(isSimilarHue('#1f4fd8', '#5a6371'), 'a grey is like no colour');
+  t.ok(isSimilarHue('#ff0010', '#ff1000'), 'around the end of the wheel, too');
+});
+
 t.test('mails show the name and the colours of the brand', async (t) => {
   const app = await mailedApp(t, { brandName: 'Ada & Co', brandAccent: '#FD0' });
   await app.signUp();
@@ -80,8 +87,11 @@ t.test('mails show the name and the colours of the brand', async (t) => {
   const subject = sentence('mail.welcome.subject', { siteName: 'Ada & Co' });
   t.match(headers, { subject, from: /^"?Ada & Co"? </ });
   t.match(html, /background: #FD0; color: #000000;/);
-  t.match(html, new RegExp(`color: ${legibleOn('#f4f5f7', '#FD0')};`));
-  t.match(html, new RegExp(`\\.link \\{ color: ${legibleOn('#1c212a', '#FD0')} !important`));
+  t.match(html, new RegExp(`color: ${legibleOn(mix('#f6f7f9', '#FD0', 0.1), '#FD0')};`));
+  t.match(
+    html,
+    new RegExp(`\\.link \\{ color: ${legibleOn(mix('#161b23', '#FD0', 0.1), '#FD0')} !important`),
+  );
 });
 
 t.test('a page contains a logo of any of the formats', async (t) => {
