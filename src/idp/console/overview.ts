@@ -1,9 +1,8 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
 import { lastDays } from '../../core/kernel/clock.js';
-import type { Estimate } from '../../core/storage/collection.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
-import { type Column, tableOf } from '../../shared/console-kit/lists.js';
+import { type Column, tableOf, writeEstimate } from '../../shared/console-kit/lists.js';
 import type { TimeSeries } from '../../shared/console-kit/plots.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
 import type { ConsoleServices, ConsoleSources } from './sources.js';
@@ -42,8 +41,8 @@ export async function overviewPlugin(fastify: FastifyTypebox, services: ConsoleS
       return {
         title: 'Overview',
         facts: [
-          { label: 'People and agents', text: written(principals) },
-          { label: 'Applications', text: written(clients) },
+          { label: 'People and agents', text: writeEstimate(principals) },
+          { label: 'Applications', text: writeEstimate(clients) },
           { label: 'Failed logout notices', text: failures === 0 ? null : counted },
         ],
         actions:
@@ -138,6 +137,3 @@ async function readSignIns({ sources: { audit }, clock }: ConsoleServices): Prom
     ],
   };
 }
-
-const written = ({ count, isExact }: Estimate): string =>
-  `${isExact ? '' : 'about '}${count.toLocaleString('en-US')}`;

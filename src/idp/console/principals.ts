@@ -66,6 +66,7 @@ export async function principalListsPlugin(
       },
     ],
     columns: COLUMNS,
+    total: principals.estimate,
     async read({ search, filters, after, limit }) {
       if (search !== undefined && /^u_[0-9a-f]{32}$/.test(search)) {
         const found = await principals.get(search);

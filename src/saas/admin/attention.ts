@@ -1,3 +1,4 @@
+import { withSeparators } from '../../shared/console-kit/lists.js';
 import type { EndpointService } from '../webhooks/service.js';
 import { MAX_COUNTED_PER_DAY, type Trends } from './trends.js';
 
@@ -79,5 +80,3 @@ export function attentionTo(
 
 const writeCount = (count: number) =>
   count >= MAX_COUNTED_PER_DAY ? `${withSeparators(count)} or more` : withSeparators(count);
-
-export const withSeparators = (count: number) => count.toLocaleString('en-US');

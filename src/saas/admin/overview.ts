@@ -4,15 +4,14 @@ import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { After, Envelope, ok, Timestamp, toTimestamp, type User } from '../../core/http/schemas.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
-import type { Estimate } from '../../core/storage/collection.js';
 import { type Console, rootOf } from '../../shared/console-kit/console.js';
-import { type Column, tableOf } from '../../shared/console-kit/lists.js';
+import { type Column, tableOf, writeEstimate } from '../../shared/console-kit/lists.js';
 import type { Sessions } from '../auth/store.js';
 import type { PaymentEvents } from '../billing/store.js';
 import type { Duplicates } from '../billing/subscription/duplicates.js';
 import type { SettingsService } from '../settings/service.js';
 import type { EndpointService } from '../webhooks/service.js';
-import { attentionTo, withSeparators } from './attention.js';
+import { attentionTo } from './attention.js';
 import { sparklineOf } from './key-figures.js';
 import { createTrends, REFRESH_SECONDS, type TrendSources, type Trends } from './trends.js';
 
@@ -197,12 +196,6 @@ const NEWEST: readonly Column<User>[] = [
   { label: 'Plan', text: ({ subscription: { plan } }) => plan },
   { label: 'Signed up', text: ({ createdAt }) => createdAt, kind: 'time' },
 ];
-
-const writeEstimate = ({ count, isExact }: Estimate) =>
-  isExact ? String(count) : `about ${withSeparators(roundEstimate(count))}`;
-
-/** To three digits, because an estimate is not more precise. */
-const roundEstimate = (count: number) => Number(count.toPrecision(3));
 
 /** The next page that is not empty. */
 async function readDuplicates({ list }: OverviewSources['duplicates'], after: string | undefined) {

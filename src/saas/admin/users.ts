@@ -49,6 +49,7 @@ export async function usersPlugin(
     ],
     item: OperatedUser,
     columns,
+    total: users.estimate,
     read: ({ search, filters, after, limit }) =>
       users.list({ search, state: filters['show'] as UserState | undefined, after, limit }),
     empty:

@@ -3,7 +3,7 @@ import { type TSchema, Type } from 'typebox';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { After, Envelope, Next, ok } from '../../core/http/schemas.js';
 import { streamText } from '../../core/http/streams.js';
-import type { Page } from '../../core/storage/collection.js';
+import type { Estimate, Page } from '../../core/storage/collection.js';
 import { type Console, Done, ownPath, Parameters, rootOf } from './console.js';
 import { csvOf } from './csv.js';
 import { initialsOf } from './marks.js';
@@ -24,6 +24,8 @@ export interface List<Item> {
   item?: TSchema;
   /** @throws VALIDATION_ERROR for an invalid `after` */
   read(query: ListQuery): Promise<ListPage<Item>>;
+  /** How many there are in all, if that is known at a cost that does not grow with them. */
+  total?(): Promise<Estimate>;
   /** What the operator can do when there is nothing yet, as a sentence. */
   empty: string;
   /** Links above the list, relative to the root; they may contain the parameters of `path`. */
@@ -109,7 +111,9 @@ export function registerList<Item>(fastify: FastifyTypebox, console: Console, li
 
   fastify.get(`/${path}`, { config: console.config, schema }, async (request, reply) => {
     const query = queryOf(request, PAGE_SIZE);
-    return sendPage(console, list, { request, reply, query, page: await list.read(query) });
+    const isWhole = query.search === undefined && Object.values(query.filters).every((one) => !one);
+    const [page, total] = await Promise.all([list.read(query), isWhole ? list.total?.() : undefined]);
+    return sendPage(console, list, { request, reply, query, page, total: total && writeEstimate(total) });
   });
 
   fastify.get(`/${path}.csv`, { config: console.config, schema }, async (request, reply) => {
@@ -181,12 +185,19 @@ interface RenderedList<Item> {
   reply: FastifyReply;
   query: ListQuery;
   page: ListPage<Item>;
+  total: string | undefined;
 }
+
+/** `548`, `about 12,300`: to three digits, because an estimate is not more precise. */
+export const writeEstimate = ({ count, isExact }: Estimate): string =>
+  isExact ? withSeparators(count) : `about ${withSeparators(Number(count.toPrecision(3)))}`;
+
+export const withSeparators = (count: number): string => count.toLocaleString('en-US');
 
 function sendPage<Item>(
   console: Console,
   list: List<Item>,
-  { request, reply, query, page }: RenderedList<Item>,
+  { request, reply, query, page, total }: RenderedList<Item>,
 ): FastifyReply {
   const { path, section = path, title, intro, columns, search, filters = [], empty, links = [] } = list;
   const root = rootOf(request);
@@ -232,6 +243,7 @@ function sendPage<Item>(
       ...tableOf(columns, page.items, root),
       note: page.note,
       empty: isNarrowed ? 'Nothing matches. Check the spelling or clear the search.' : empty,
+      total,
       position: page.items.length > 0 && `${first}–${last}`,
       hasFooter: page.items.length > 0 || query.after !== undefined || page.next !== null,
       firstHref: query.after === undefined ? undefined : href(''),
