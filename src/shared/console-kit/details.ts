@@ -152,8 +152,7 @@ function completed(
       isPlain: !isCode && !time,
     })),
     tables: current ? [current] : hasTabs ? [] : named,
-    isBeside:
-      isSummary && (timeline.length > 0 || (named.length > 0 && !hasTabs) || view.plots !== undefined),
+    isBeside: isSummary && (timeline.length > 0 || view.answer !== undefined || view.plots !== undefined),
   };
 }
 
