@@ -1,5 +1,5 @@
+import type { TimeSeries } from '../../shared/console-kit/plots.js';
 import { decimalsOf } from './billing.js';
-import type { Trend } from './trends.js';
 
 /** A number of the overview, with its change against the days before. */
 export interface KeyFigure {
@@ -19,6 +19,13 @@ export interface KeyFigure {
   path?: string | undefined;
 }
 
+/** What is counted by day. */
+interface Counted extends Pick<TimeSeries, 'unit' | 'isSummable' | 'series'> {
+  id: string;
+  /** The list of what is counted, relative to the root. */
+  path?: string;
+}
+
 /** The trends that have a number, in the order of their importance. */
 const FIGURES = [
   { id: 'mrr', label: 'Monthly recurring revenue', isGoodUp: true },
@@ -32,7 +39,7 @@ const FIGURES = [
 const MAX_FIGURES = 5;
 
 /** @param trends of twice the days of a period */
-export function keyFiguresOf(trends: readonly Omit<Trend, 'days'>[]): KeyFigure[] {
+export function keyFiguresOf(trends: readonly Counted[]): KeyFigure[] {
   const figures = FIGURES.flatMap((figure) => {
     const { id, label, isGoodUp } = figure;
     const trend = trends.find((one) => one.id === id || one.id.replace(/-[a-z]{3}$/, '') === id);
@@ -62,7 +69,7 @@ export function keyFiguresOf(trends: readonly Omit<Trend, 'days'>[]): KeyFigure[
 }
 
 /** The values of one series, or the sums of all. */
-function sumsOf({ series }: Pick<Trend, 'series'>, name: string | undefined): (number | null)[] {
+function sumsOf({ series }: Pick<Counted, 'series'>, name: string | undefined): (number | null)[] {
   const counted = name === undefined ? series : series.filter((one) => one.name === name);
   const days = counted[0]?.values.map((_, day) => day) ?? [];
   return days.map((day) => {
