@@ -295,7 +295,7 @@ t.test('whatever ends the agent, the delegation or what the agent is ends the to
       browser.submit(await browser.open(`${await idp.listen()}/account`), {}, '/account/delegations/end'),
     'an operator ends it': async ({ idp, agent }) => {
       const { get, act } = await enterConsole(idp, await makeOperator(t, idp, 'olga'));
-      const { body } = await get(`/principals/${agent.sub}`);
+      const { body } = await get(`/principals/${agent.sub}?tab=acts-for-people`);
       const [, end = ''] = /href="\.\.\/(principals\/[^"]*\/delegations\/[^"]*\/end)"/.exec(body) ?? [];
       return act(`/${end}`);
     },

@@ -642,7 +642,7 @@ t.test('operators see and end delegations in the console', async (t) => {
   const { idp, files, human, delegate } = await delegationWorld(t, HERE);
   const { get, act } = await enterConsole(idp, await makeOperator(t, idp, 'olga'));
   const { access_token: token } = await delegate();
-  const { body } = await get(`/principals/${human.sub}`);
+  const { body } = await get(`/principals/${human.sub}?tab=agents-that-act-for-this-person`);
   t.match(body, /Agents that act for this person[\s\S]*files:read/);
   const [, end = ''] = /href="\.\.\/(principals\/[^"]*\/delegations\/[^"]*\/end)"/.exec(body) ?? [];
   t.match((await act(`/${end}`)).body, 'The delegation has ended.');

@@ -79,7 +79,7 @@ t.test(
     const page = await get(`/receipts/${txn}`);
     t.match(page.body, 'delegation.handed_on');
     t.match(page.body, receipt.split('.')[0]);
-    t.match((await get(`/principals/${agent.sub}`)).body, `receipts/${txn}`);
+    t.match((await get(`/principals/${agent.sub}?tab=audit`)).body, `receipts/${txn}`);
     t.equal((await get('/receipts/gr_none')).status, 404);
   },
 );
@@ -178,10 +178,10 @@ t.test('where an agent acted is noted once a minute', async (t) => {
     txn: claimsOf(tokens[0]?.body.access_token).txn,
   });
   const { get, act } = await enterConsole(idp, await makeOperator(t, idp));
-  const { body } = await get(`/principals/${agent.sub}`);
-  t.match(body, /Where it acted[\s\S]*https:\/\/files\.example\.test/);
-  t.match(body, /Given by[\s\S]*cli/);
-  t.match(body, 'Created by');
+  const tab = async (name: string) => (await get(`/principals/${agent.sub}?tab=${name}`)).body;
+  t.match(await tab('where-it-acted'), 'https://files.example.test');
+  t.match(await tab('may-use-apis'), /Given by[\s\S]*cli/);
+  t.match(await tab(''), 'Created by');
   await act(`/principals/${agent.sub}/delete`, { confirm: agent.handle });
   t.equal(await uses.findOne({ agent: agent.sub }), null);
 });
@@ -213,7 +213,8 @@ t.test('each page that names an agent says whether it has registered itself', as
   const actions = ['allow', 'details', 'disable', 'delete', 'rotate'].map(
     (name) => `/principals/${sub}/${name}`,
   );
-  const paths = ['/principals', `/principals/${sub}`, `/principals/${human.sub}`, '/groups/research/members'];
+  const ofPerson = `/principals/${human.sub}?tab=agents-that-act-for-this-person`;
+  const paths = ['/principals', `/principals/${sub}`, ofPerson, '/groups/research/members'];
   for (const path of [...paths, ...actions]) t.match((await get(path)).body, MARK, path);
   const account = (await browser.open(`${await idp.listen()}/account`)).body;
   t.equal(account.split(sentence('account.agent-unverified')).length, 3, 'the agent and the delegation');

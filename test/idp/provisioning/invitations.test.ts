@@ -170,10 +170,10 @@ t.test('the console sends, repeats and withdraws invitations', async (t) => {
   t.match((await console.act('/invitations/create', fields)).body, /The link is sent to ada@example\.test/);
   const older = await idp.linkIn(INVITATION);
   const [{ sub }] = (await idp.admin('GET', '/v1/invites')).body.invites;
-  t.match((await console.get('/invitations')).body, />open</);
+  t.match((await console.get('/invitations')).body, />Open</);
   idp.clock.advance(DAY);
   const again = await enterConsole(idp, { handle: 'operator', password: PASSWORD });
-  t.match((await again.get('/invitations?state=expired')).body, />expired</);
+  t.match((await again.get('/invitations?state=expired')).body, />Expired</);
   await again.act(`/invitations/${sub}/resend`);
   const newer = await idp.linkIn(INVITATION);
   t.equal((await accept(idp, older)).status, 404);

@@ -369,7 +369,7 @@ t.test(
     t.match(await shown(), ada.email, 'pages without a duplicate are skipped');
     t.notMatch(await shown(), />Next page</);
     for (let number = 0; number < 150; number++) await insert(`usr_zz_${number}`);
-    const [, next = ''] = /<a href="(\?[^"]*)">Next page<\/a>/.exec(await shown()) ?? [];
+    const [, next = ''] = /href="(\?[^"]*)">Next page<\/a>/.exec(await shown()) ?? [];
     t.match(next, /#duplicates$/);
     t.notMatch(await shown(next.replace(/#.*/, '')), ada.email);
     t.equal((await app.admin('GET', '/admin/?duplicates=wrong')).status, 400);

@@ -194,7 +194,7 @@ t.test('deliveries show their payload, attempts and the escaped answer, and are 
     status: 409,
     body: { error: { code: 'DELIVERY_PENDING' } },
   });
-  t.match((await app.admin('GET', '/admin/endpoints')).text, 'failing');
+  t.match((await app.admin('GET', '/admin/endpoints')).text, 'Failing');
   const metrics = async () => (await app.request('GET', '/api/metrics', { headers: ADMIN })).text;
   app.clock.advance(2000);
   t.match(await metrics(), /webhook_pending_deliveries 1\n/);
