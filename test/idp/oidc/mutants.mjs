@@ -53,7 +53,7 @@ export default [
   },
   {
     name: 'an agent as a client gets a token without a delegation', file: 'idp/oidc/authorize/request.ts', in: 'readDelegation',
-    replace: 'isAsked || client.agent', by: 'isAsked',
+    replace: '!isAsked && !client.agent', by: '!isAsked',
     tests: [['idp/oidc/agent-clients', 'an ordinary sign-in of a person lets the agent act for the person']],
   },
   {

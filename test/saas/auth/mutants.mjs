@@ -198,7 +198,7 @@ export default [
   },
   {
     name: 'a suspended user signs in', file: 'saas/auth/sign-in/sign-in.ts', in: 'rejectUnusable',
-    replace: 'const refusal = isDisabled(user)', by: 'const refusal = false',
+    replace: 'isDisabled(user) ||', by: '',
     tests: [['saas/auth/sessions', 'login answers alike for an unknown address, a wrong password']],
   },
   {
