@@ -18,9 +18,11 @@ await run({
       'Manage providers whose identity assertions are accepted: set, list, remove, link, unlink, links',
     audience: 'Manage servers for which identity assertions are issued: set, list, remove',
     group: 'Manage groups of people and agents: add, remove, list, member',
-    agent: 'Manage agents and their permissions: mint, update, allow, disallow, permissions, rotate, key',
+    agent:
+      'Manage agents and their permissions: mint, list, update, allow, disallow, permissions, rotate, key',
     invite: 'Invite people to create accounts: create (default), list, withdraw',
-    principal: 'Manage principals: list, update, disable, enable, reset, remove-factor, remove-passkeys',
+    principal:
+      'Manage principals: list, update, disable, enable, delete, reset, remove-factor, remove-passkeys',
     operator: 'Manage operators: grant, revoke, invite, list',
     login: 'Sign in without a browser and print a token',
     token: 'Get tokens with tokens: exchange',

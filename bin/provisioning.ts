@@ -4,7 +4,8 @@ import {
   openProvisioning,
   type ProvisioningAdministration,
 } from '../src/idp/administration.js';
-import type { PrincipalDocument } from '../src/idp/provisioning/store.js';
+import { operatorView } from '../src/idp/provisioning/schemas.js';
+import type { Kind, PrincipalDocument } from '../src/idp/provisioning/store.js';
 import type { CommonOptions } from './command.js';
 import { IDP, withStore } from './store.js';
 import { answerList, complain, fail } from './terminal.js';
@@ -70,3 +71,14 @@ export function printList<Item>(
     answerList(options, name, views, columns);
   });
 }
+
+/** Lists people and agents, or those of a kind, whose handles begin with a text. */
+export const listPrincipals =
+  (name: string, kind?: Kind) =>
+  (prefix: string | undefined, options: CommonOptions): Promise<void> =>
+    printList(options, {
+      name,
+      columns: ['handle', 'kind', 'state', 'sub', 'created_at', 'name'],
+      viewOf: operatorView,
+      page: ({ directory }, after) => directory.list({ prefix, kind, after }),
+    });

@@ -1,3 +1,6 @@
+import { createInterface } from 'node:readline/promises';
+import type { Command } from 'commander';
+
 /** Output: results are written to stdout, everything else to stderr. */
 
 export function say(text: string): void {
@@ -26,6 +29,16 @@ export const printsJsonErrors = (): boolean => isErrorJson;
 export function fail(code: number, text: string, name = code === 2 ? 'INVALID_ARGUMENTS' : 'FAILED'): never {
   complain(isErrorJson ? JSON.stringify({ error: { code: name, message: text } }) : text);
   process.exit(code);
+}
+
+/** Asks on the terminal for the name of what is deleted; the command fails with another answer. */
+export async function confirmDeletion(command: Command, name: string): Promise<void> {
+  if (!process.stdin.isTTY) command.error('error: there is no terminal to confirm the deletion. Use --yes.');
+  const lines = createInterface({ input: process.stdin, output: process.stderr });
+  lines.once('SIGINT', () => fail(130, ''));
+  const answer = await lines.question(`This cannot be undone. Type ${name} to delete it: `);
+  lines.close();
+  if (answer.trim() !== name) fail(1, 'Nothing is deleted: this is another name.');
 }
 
 /** One line of JSON, or each field on a line of its own. */

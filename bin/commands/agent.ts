@@ -19,6 +19,7 @@ import { displayName, parseEnd, parseInteger, readJson } from '../options.js';
 import {
   COMMAND_SOURCE,
   findPrincipal,
+  listPrincipals,
   printList,
   withPrincipal,
   withProvisioning,
@@ -98,6 +99,12 @@ export function define(group: CommandLine): void {
         answer(options, operatorView(changed ?? refuse(agent)));
       }),
     );
+  group
+    .command('list')
+    .description('List agents')
+    .argument('[prefix]', 'List only handles that begin with this text')
+    .examples('idp agent list', 'idp agent list scout --json')
+    .action(listPrincipals('agents', 'agent'));
   definePermissions(group);
   group
     .command('rotate')

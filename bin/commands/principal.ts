@@ -2,8 +2,8 @@ import { toTimestamp } from '../../src/core/http/schemas.js';
 import { operatorView } from '../../src/idp/provisioning/schemas.js';
 import type { PrincipalDocument } from '../../src/idp/provisioning/store.js';
 import type { CommandLine, CommonOptions } from '../command.js';
-import { COMMAND_SOURCE, noPrincipal, printList, withPrincipal } from '../provisioning.js';
-import { answer, fail } from '../terminal.js';
+import { COMMAND_SOURCE, listPrincipals, noPrincipal, withPrincipal } from '../provisioning.js';
+import { answer, confirmDeletion, fail } from '../terminal.js';
 
 const RESET = `Print a link with which a person who forgot the password chooses a new one. The link works once, for one \
 day. The old password works until the link is used; then all codes, tokens and sessions end.`;
@@ -17,6 +17,8 @@ a link, which is sent there if a mail server is configured. Until then, no link 
 
 type UpdateOptions = CommonOptions & { set?: string[]; unset?: string[]; email?: string };
 
+type DeleteOptions = CommonOptions & { yes?: true };
+
 const collect = (text: string, before: string[] = []): string[] => [...before, text];
 
 export function define(group: CommandLine): void {
@@ -26,14 +28,7 @@ export function define(group: CommandLine): void {
     .description('List people and agents')
     .argument('[prefix]', 'List only handles that begin with this text')
     .examples('idp principal list', 'idp principal list ada --json')
-    .action((prefix: string | undefined, options: CommonOptions) =>
-      printList(options, {
-        name: 'principals',
-        columns: ['handle', 'kind', 'state', 'sub', 'created_at', 'name'],
-        viewOf: operatorView,
-        page: ({ directory }, after) => directory.list({ prefix, after }),
-      }),
-    );
+    .action(listPrincipals('principals'));
   group
     .command('update')
     .description(UPDATE)
@@ -59,6 +54,23 @@ export function define(group: CommandLine): void {
     .argument('<handle>')
     .examples('idp principal enable scout@agents.example')
     .action(setState('enable'));
+  group
+    .command('delete')
+    .description('Delete a person or an agent with what gives access to it; the handle stays reserved')
+    .argument('<handle>')
+    .option('--yes', 'Do not ask for the handle')
+    .examples(
+      'idp principal delete scout@agents.example',
+      'idp principal delete ada@example.com --yes --json',
+    )
+    .action((name: string, options: DeleteOptions, command: CommandLine) =>
+      withPrincipal(name, async ({ id, handle, kind }, { directory }) => {
+        if (!options.yes) await confirmDeletion(command, handle);
+        const remove = kind === 'agent' ? directory.deleteAgent : directory.deleteHuman;
+        if (!(await remove(id, COMMAND_SOURCE))) fail(1, `${handle} is deleted already.`);
+        answer(options, { sub: id, handle, state: 'deleted' });
+      }),
+    );
   group
     .command('reset')
     .summary('Print a link with which a person chooses a new password')

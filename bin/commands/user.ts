@@ -1,16 +1,38 @@
+import { randomBytes } from 'node:crypto';
 import { addAbortSignal } from 'node:stream';
+import { Option } from 'commander';
+import { chunksOf } from '../../src/core/http/streams.js';
 import { openUserAdministration, type UserAdministration } from '../../src/saas/administration.js';
-import type { ManagedUser, UserKey } from '../../src/saas/auth/users/users.js';
+import type { ManagedUser, OperatedUser, UserKey, UserState } from '../../src/saas/auth/users/users.js';
+import type { UserApi } from '../../src/saas/user-api.js';
 import type { CommandLine, CommonOptions } from '../command.js';
-import { displayName, openInput, parseEnd } from '../options.js';
+import { displayName, openInput, parseEnd, parseInteger } from '../options.js';
 import { askPassword, readPassword } from '../password.js';
 import { createProgress } from '../progress.js';
 import { SAAS, withStore } from '../store.js';
-import { complain, fail, say } from '../terminal.js';
+import { answer, complain, confirmDeletion, fail, say } from '../terminal.js';
 
 type CreateOptions = CommonOptions & { name?: string; verified?: true; passwordStdin?: true };
 type ImportOptions = CommonOptions & { dryRun?: true };
+type ListOptions = CommonOptions & { state?: UserState; limit?: number };
+type DeleteOptions = CommonOptions & { yes?: true };
 type GrantOptions = CommonOptions & { until?: number };
+
+const STATES = ['suspended', 'deleting', 'unverified'] as const;
+
+/** Users that are read at once. */
+const PAGE = 200;
+
+const LIST = `List users: all, or those in a state, the newest first; with a prefix, by their addresses. The server may be running. \
+Pages are printed as they are read.`;
+
+const DELETE = `Close an account at once: its sessions, tokens and mailed links end. The running server cancels its subscriptions and \
+deletes what is stored about the user within a minute, or when it starts. This cannot be undone.`;
+
+const CLOSED =
+  'The account is closed. The server cancels its subscriptions and deletes its data within a minute.';
+
+const AS_SERVER = 'The command needs the configuration of the server.';
 
 const CREATE = `Create an account. The command asks for the password on the terminal. The password is never an argument, \
 because other users of the machine can read arguments.`;
@@ -61,12 +83,24 @@ export function define(group: CommandLine): void {
       'psql -At -f export.sql | saas-backend user import -',
     )
     .action(importFile);
+  group
+    .command('list')
+    .summary('List users')
+    .description(LIST)
+    .argument('[prefix]', 'List only addresses that begin with this text')
+    .addOption(new Option('--state <state>', 'List only these, without a prefix').choices(STATES))
+    .option('--limit <number>', 'Users to print (default: all)', parseInteger(1, 99_999, 100))
+    .option('--json', 'Print one JSON object per line')
+    .examples(
+      'saas-backend user list',
+      'saas-backend user list ada@ --limit 10',
+      'saas-backend user list --state suspended --json | jq -r .email',
+    )
+    .action(list);
   withUser(group.command('show'))
     .description('Show an account, its suspension and its subscription')
     .examples('saas-backend user show ada@example.com', 'saas-backend user show usr_0197 --json')
-    .action(
-      manage(async (users, by, name) => (await users.find(by)) ?? fail(1, `There is no user ${name}.`)),
-    );
+    .action(manage(async (users, by, name) => (await users.find(by)) ?? noUser(name)));
   withUser(group.command('suspend'))
     .summary('Suspend an account and end its sessions')
     .description(SUSPEND)
@@ -102,11 +136,90 @@ export function define(group: CommandLine): void {
       'saas-backend user grant ada@example.com free',
     )
     .action(grant);
+  withUser(group.command('reset'))
+    .summary('Mail a link with which a user chooses a new password')
+    .description(
+      `Mail a link with which a user chooses a new password. Earlier links become invalid. ${AS_SERVER}`,
+    )
+    .examples('saas-backend user reset ada@example.com')
+    .action((name: string, options: CommonOptions, command: CommandLine) =>
+      withServerFor(name, command, async (users, { id, email }) => {
+        await users.sendPasswordReset({ id });
+        answer(options, { id, email, sent: true });
+      }),
+    );
+  withUser(group.command('export'))
+    .summary('Print what is stored about a user as JSON')
+    .description(`Print what is stored about a user as JSON, without secrets. ${AS_SERVER}`)
+    .examples('saas-backend user export ada@example.com > ada.json')
+    .action((name: string, _options: CommonOptions, command: CommandLine) =>
+      withServerFor(name, command, async (users, { id }) => {
+        for await (const chunk of chunksOf(await users.export({ id }))) process.stdout.write(chunk);
+        say('');
+      }),
+    );
+  withUser(group.command('delete'))
+    .summary('Delete an account and its data')
+    .description(DELETE)
+    .option('--yes', 'Do not ask for the address')
+    .examples('saas-backend user delete ada@example.com', 'saas-backend user delete usr_0197 --yes --json')
+    .action(remove);
 }
 
 function withUser(command: CommandLine): CommandLine {
   return command.argument('<user>', 'E-mail address or identifier (usr_…)');
 }
+
+async function list(prefix: string | undefined, { state, limit, json }: ListOptions): Promise<void> {
+  let isClosed = false;
+  process.stdout.once('error', () => {
+    isClosed = true;
+  });
+  await withUsers({ existing: true }, async (users) => {
+    let [left, after] = [limit ?? Number.POSITIVE_INFINITY, undefined as string | undefined];
+    do {
+      const page = await users.list({ search: prefix, state, after, limit: Math.min(left, PAGE) });
+      for (const user of page.items) say(json ? JSON.stringify(user) : line(user));
+      left -= page.items.length;
+      after = page.next ?? undefined;
+    } while (after !== undefined && left > 0 && !isClosed);
+  });
+}
+
+const line = ({ id, email, createdAt, state }: OperatedUser): string =>
+  [id.padEnd(36), createdAt, state.padEnd(9), email].join('  ');
+
+async function remove(name: string, options: DeleteOptions, command: CommandLine): Promise<void> {
+  await withUsers({ existing: true }, async (users) => {
+    const { id, email } = await findUser(users, name, command);
+    if (!options.yes) await confirmDeletion(command, email);
+    await users.delete(id);
+    answer(options, { id, email, state: 'deleting' }, CLOSED);
+  });
+}
+
+/** Runs `work` as the server with this configuration would: it does not listen, and runs no jobs. */
+async function withServerFor(
+  name: string,
+  command: CommandLine,
+  work: (users: UserApi, user: ManagedUser) => Promise<void>,
+): Promise<void> {
+  let found: ManagedUser | undefined;
+  await withUsers({ existing: true }, async (users) => {
+    found = await findUser(users, name, command);
+  });
+  const user = found;
+  if (!user) return;
+  const { createServer } = await import('../../src/saas/server.js');
+  const { fastify, stop: close } = createServer({ logLevel: 'silent', cronSecret: newSecret() });
+  const open = async () => {
+    await fastify.ready();
+    return { users: fastify.saas.users, close };
+  };
+  await withStore(SAAS, open, ({ users }) => work(users, user));
+}
+
+const newSecret = () => randomBytes(32).toString('base64url');
 
 function withUsers(
   options: { existing?: boolean; dryRun?: boolean },
@@ -188,13 +301,25 @@ async function grant(user: string, plan: string, options: GrantOptions, command:
 const manage =
   (work: (users: UserAdministration, by: UserKey, name: string) => Promise<ManagedUser>) =>
   async (name: string, { json }: CommonOptions, command: CommandLine): Promise<void> => {
-    if (name === '') command.error('error: the user is empty. Use an e-mail address or an identifier.');
-    const by = name.includes('@') ? { email: name } : { id: name };
+    const by = keyOf(name, command);
     await withUsers({ existing: true }, async (users) => {
       const user = await work(users, by, name);
       say(json ? JSON.stringify(user) : describe(user));
     });
   };
+
+function keyOf(name: string, command: CommandLine): UserKey {
+  if (name === '') command.error('error: the user is empty. Use an e-mail address or an identifier.');
+  return name.includes('@') ? { email: name } : { id: name };
+}
+
+const findUser = async (
+  users: UserAdministration,
+  name: string,
+  command: CommandLine,
+): Promise<ManagedUser> => (await users.find(keyOf(name, command))) ?? noUser(name);
+
+const noUser = (name: string): never => fail(1, `There is no user ${name}.`, 'NOT_FOUND');
 
 function describe(user: ManagedUser): string {
   const { id, email, name, createdAt, emailVerified, suspendedAt, roles, subscription, granted } = user;

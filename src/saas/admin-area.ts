@@ -4,7 +4,6 @@ import { auditActor, changeDetail, listedAuditCollection, type Operator } from '
 import { createAuditSearch } from '../core/ops/audit-search.js';
 import { createAdminModule } from './admin/module.js';
 import type { UserAdministration } from './admin/user-actions.js';
-import { userNotFound } from './auth/users/users.js';
 import type { SaasBase } from './base.js';
 import { billingErrors } from './billing/errors.js';
 import { Purchase } from './billing/schemas.js';
@@ -91,10 +90,6 @@ function userAdministrationOf(
     delete: auth.service.deleteByOperator,
     listCustomers: billing.records.customers,
     listLimits: billing.quotas.list,
-    async export(id, by) {
-      if (!(await users.directory.find({ id }))) throw userNotFound();
-      await audit.record({ event: 'user.exported', subject: id, ...auditActor(by) });
-      return auth.exportAccount(id);
-    },
+    export: auth.exportAccount,
   };
 }

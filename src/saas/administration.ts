@@ -1,7 +1,7 @@
 import { defineOptions, resolveOptions } from '../core/config/options.js';
 import { isLoopback } from '../core/config/public-url.js';
 import { systemRandom as random } from '../core/kernel/secrets.js';
-import { createListedAudit } from '../core/ops/audit.js';
+import { auditActor, createListedAudit } from '../core/ops/audit.js';
 import { NO_EFFECT } from '../core/ops/commit.js';
 import { createEvents } from '../core/ops/events.js';
 import { createCommandContext } from '../core/server/module-context.js';
@@ -11,6 +11,7 @@ import { openExistingStore, openStore } from '../core/storage/open.js';
 import { AUTH_EVENTS, type AuthEvents } from './auth/events.js';
 import { createUsersModule } from './auth/module.js';
 import { userCollection } from './auth/store.js';
+import { createCloseAccount } from './auth/users/deletion.js';
 import { billingErrors } from './billing/errors.js';
 import { createBillingModule } from './billing/module.js';
 import { type BillingConfiguration, isLiveKey } from './billing/options.js';
@@ -51,13 +52,16 @@ export async function openUserAdministration(
   if (missing !== null) warn(`The file ${missing} does not exist yet; the import creates it.`);
   const open = existing ? openExistingStore : openStore;
   const store = await open(missing === null ? values.databaseUri : 'sqlite::memory:');
-  const { users, billing } = createModules(store, { values, production, warn });
+  const { users, billing, close } = createModules(store, { values, production, warn });
   const api = createBasicUserApi({ users, grants: billing.grants });
   // Plans without a price can be granted, too, unless BILLING_PLANS names all of them.
   const pricedPlans = new Set(billing.plans.names ? [] : billing.plans.configured?.values());
   return {
     ...api,
     import: users.import,
+    list: users.directory.list,
+    /** Closes an account at once; the server, which has the configuration for it, deletes it within a minute. */
+    delete: (id: string) => close({ id, deletingAt: null }, auditActor()),
     async grant(...[by, given]: Parameters<typeof api.grant>) {
       const user = await api.grant(by, given);
       if (pricedPlans.size > 0 && !pricedPlans.has(given.plan)) {
@@ -162,5 +166,5 @@ function createModules(store: Store, { values, production, warn }: CommandOption
     event: events.event,
     userRoles: values.userRoles,
   });
-  return { users, billing };
+  return { users, billing, close: createCloseAccount({ ...context, users: documents, event: events.event }) };
 }

@@ -23,6 +23,11 @@ export interface UserApi extends BasicUserApi, UserLists {
    *   background job deletes it after cancelling them
    */
   delete(by: UserKey): Promise<void>;
+  /**
+   * Exports everything stored about the user except secrets, hashes and counters. Long lists are async iterables of pages.
+   * @throws NOT_FOUND
+   */
+  export(by: UserKey): Promise<Record<string, unknown>>;
   /** Sends a link that sets a new password. @throws NOT_FOUND, VALIDATION_ERROR for a disabled account */
   sendPasswordReset(by: UserKey): Promise<void>;
   /** Sends a link that verifies the address. @throws NOT_FOUND, VALIDATION_ERROR for a disabled account or a verified address */
@@ -113,6 +118,7 @@ export function createUserApi(deps: UserApiDependencies): Readonly<UserApi> {
     get,
     update: async (by, change) => directory.toManagedUser(await update(by, change)),
     delete: async (by) => deleteByOperator(await idOf(by)),
+    export: async (by) => deps.auth.exportAccount(await idOf(by)),
     sendPasswordReset: async (by) => administration.sendReset(await idOf(by)),
     sendVerification: async (by) => administration.sendVerification(await idOf(by)),
     sessions: Object.freeze<UserSessionApi>({

@@ -43,6 +43,27 @@ t.test('clients: ES256 needs the key of the server', async (t) => {
   t.match(await update('--id-token-alg', 'ES256'), { code: 1, err: /IDP_ES256_KEY/ });
 });
 
+t.test('agents are listed, and principals are deleted after their handle is confirmed', async (t) => {
+  const { idp, type, file } = await both(t);
+  const agent = await idp.mintAgent();
+  const human = await idp.makeHuman();
+  const handles = async (args: string[], name: string) =>
+    (await type([...args, '--json'])).json[name].map(({ handle }: { handle: string }) => handle);
+  t.same(await handles(['agent', 'list'], 'agents'), [agent.handle]);
+  t.same(await handles(['agent', 'list', 'zz'], 'agents'), []);
+  t.match(await type(['principal', 'delete', human.handle]), { code: 2, err: /no terminal .* --yes/ });
+  t.match(await type(['principal', 'delete', 'nobody', '--yes']), { code: 1, err: /No principal/ });
+  for (const { handle } of [agent, human]) {
+    const remove = ['principal', 'delete', handle, '--yes', '--json'];
+    t.match((await type(remove)).json, { handle, state: 'deleted' });
+    t.match(await type(remove), { code: 1, err: /^{"error":.*deleted already/ });
+  }
+  const records = (await auditOf(await openAt(t, `sqlite:${file}`))).filter(
+    ({ event }) => event === 'human.deleted',
+  );
+  t.match(records, [{ ip: 'cli' }]);
+});
+
 t.test('clients: every change to the trust in applications happens on the host', async (t) => {
   const { idp, type, file } = await both(t);
   const uris = 'https://app.example.test/cb,http://127.0.0.1/cb';

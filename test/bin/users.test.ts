@@ -4,10 +4,12 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { createProgress } from '../../bin/progress.js';
+import { listedAuditCollection } from '../../src/core/ops/audit.js';
 import { openStore } from '../../src/core/storage/open.js';
 import { openDatabase } from '../../src/core/storage/sqlite/store.js';
 import { userCollection } from '../../src/saas/auth/store.js';
 import { deliveryCollection, endpointCollection } from '../../src/saas/webhooks/store.js';
+import { mailCollection } from '../../src/shared/email/store.js';
 import { saasApp } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { runProgram } from '../kit/command-line.js';
@@ -19,6 +21,7 @@ import { temporaryFolder } from '../kit/tmp.js';
 const SAAS = compiled('bin/saas-backend.js');
 const ROOT = join(compiled('.'), '..');
 const PASSWORD = 'correct horse battery staple';
+const SECRET = 'scheduler-Wq8ZsT1mXe6YbN0cRj4HuPd9';
 const BCRYPT = '$2a$04$XTuyIS99hkwY2e8/7K7RlefGboJb28bSlZlN.9r6HA6faaFfv0H06';
 
 /** Runs a command on the store in a folder. */
@@ -278,6 +281,103 @@ t.test(
     t.ok(report.created >= 127 && report.created <= 150, `${report.created}`);
     const rest = await command(cwd, ['import', '-', '--json'], lines.join('\n'));
     t.match(JSON.parse(rest.out), { created: 300 - report.created, existing: report.created, refused: 0 });
+  },
+);
+
+t.test('user list prints all users page by page, or those with a prefix or in a state', async (t) => {
+  const cwd = temporaryFolder(t);
+  const lines = Array.from({ length: 2500 }, (_, index) =>
+    JSON.stringify({ email: `u${index}@example.test`, createdAt: 1_700_000_000_000 + index }),
+  );
+  t.equal((await command(cwd, ['import', '-'], lines.join('\n'))).code, 0);
+  await command(cwd, ['suspend', 'u7@example.test']);
+  const listed = async (...args: string[]) => {
+    const { code, out, err } = await command(cwd, ['list', ...args, '--json']);
+    t.equal(code, 0, err);
+    return out
+      .split('\n')
+      .filter(Boolean)
+      .map((line) => JSON.parse(line));
+  };
+  const all = await listed();
+  t.equal(new Set(all.map(({ id }) => id)).size, 2500);
+  t.match(all[0], { email: 'u2499@example.test', state: 'active' });
+  const emails = async (...args: string[]) => (await listed(...args)).map(({ email }) => email);
+  t.same(
+    await emails('--limit', '201'),
+    all.slice(0, 201).map(({ email }) => email),
+  );
+  t.same(await emails('u249', '--limit', '2'), ['u2490@example.test', 'u2491@example.test']);
+  t.same(await emails('U7@'), ['u7@example.test']);
+  t.same(await emails('--state', 'suspended'), ['u7@example.test']);
+  t.match(await command(cwd, ['list', 'u7@']), {
+    code: 0,
+    out: /^usr_\w+ +2023-\S+ {2}suspended {2}u7@example\.test\n$/,
+  });
+  t.match(await command(cwd, ['list', 'none@']), { code: 0, out: '', err: '' });
+  t.match(await command(cwd, ['list', 'u7', '--state', 'suspended']), { code: 1, err: /cannot be combined/ });
+});
+
+t.test('user delete closes the account, and a server deletes it', async (t) => {
+  const cwd = temporaryFolder(t);
+  await command(cwd, ['create', 'ada@example.test', '--password-stdin'], PASSWORD);
+  t.match(await command(cwd, ['delete', 'ada@example.test']), { code: 2, err: /no terminal .* --yes/ });
+  t.match(await command(cwd, ['delete', 'eve@example.test', '--yes']), { code: 1, err: /no user eve@/ });
+  t.same(await canSignIn(t, cwd, [['ada@example.test', PASSWORD]]), [200], 'nothing has changed');
+  for (const _ of ['first', 'repeated'])
+    t.match(await command(cwd, ['delete', 'ada@example.test', '--yes', '--json']), {
+      code: 0,
+      out: /^{"id":"usr_\w+","email":"ada@example.test","state":"deleting"}\n$/,
+    });
+  const store = await openStore(`sqlite:${join(cwd, 'app.db')}`);
+  t.teardown(() => store.close());
+  const { items } = await listedAuditCollection(store).page({ sort: 'id', limit: 50 });
+  t.same(
+    items.filter(({ event }) => event === 'user.closed').map(({ ip }) => ip),
+    ['local'],
+  );
+  const app = await saasApp(t, {
+    databaseUri: `sqlite:${join(cwd, 'app.db')}`,
+    clock: fakeClock(Date.now() + 120_000),
+    cronSecret: SECRET,
+  });
+  const body = { email: 'ada@example.test', password: PASSWORD };
+  t.equal((await app.request('POST', '/api/auth/login', { body })).status, 403, 'closed');
+  t.match(await app.request('POST', '/api/cron', { token: SECRET }), { status: 204 });
+  await app.close();
+  t.equal(await (await usersIn(t, cwd)).count(), 0);
+});
+
+t.test(
+  'user reset mails a link, and user export prints what is stored, each with an audit record',
+  async (t) => {
+    const cwd = temporaryFolder(t);
+    await command(cwd, ['create', 'ada@example.test', '--password-stdin'], PASSWORD);
+    t.match(await command(cwd, ['reset', 'eve@example.test']), { code: 1, err: /no user eve@/ });
+    t.match(await command(cwd, ['reset', 'ada@example.test', '--json']), {
+      code: 0,
+      out: /"sent":true/,
+      err: '',
+    });
+    t.match((await (await usersIn(t, cwd)).findOne({ email: 'ada@example.test' }))?.resetHash, /./);
+    const store = await openStore(`sqlite:${join(cwd, 'app.db')}`);
+    t.teardown(() => store.close());
+    t.equal(await mailCollection(store).count(), 1);
+    const exported = await command(cwd, ['export', 'ada@example.test', '--json']);
+    t.match(JSON.parse(exported.out), {
+      user: { email: 'ada@example.test' },
+      audit: [
+        { event: 'user.exported', ip: 'local' },
+        { event: 'password.reset-sent' },
+        { event: 'user.created' },
+      ],
+    });
+    t.notMatch(exported.out, /argon2|resetHash/);
+    await command(cwd, ['suspend', 'ada@example.test']);
+    t.match(await command(cwd, ['reset', 'ada@example.test']), {
+      code: 1,
+      err: /suspended or being deleted/,
+    });
   },
 );
 

@@ -86,7 +86,8 @@ async function drained(socket: Socket): Promise<void> {
   }
 }
 
-async function* chunksOf(value: unknown): AsyncGenerator<string, void, undefined> {
+/** The text of `streamJson`. */
+export async function* chunksOf(value: unknown): AsyncGenerator<string, void, undefined> {
   if (isPages(value)) {
     let separator = '';
     yield '[';

@@ -23,7 +23,7 @@ import { createBrowserSessions, createSessionCookie, type PageRequest } from './
 import type { registerSessionTokenKinds } from './sessions/jwt.js';
 import { createSessionTokens } from './sessions/tokens.js';
 import { type PresentUser, type ProfileMark, sessionCollection, toUserView, type Users } from './store.js';
-import { createAccountExport, createSendExport } from './users/export.js';
+import { createAccountExport, createOperatedExport, createSendExport } from './users/export.js';
 import { createUserFields, type UserFieldRules, type UserFields } from './users/fields.js';
 import { createSetRoles } from './users/role-change.js';
 import { createSuspension } from './users/suspension.js';
@@ -167,7 +167,7 @@ export function createAuthModule(context: ModuleContext<ListedAudit>, options: A
     service,
     sessions,
     /** The export of an account, for the operator. */
-    exportAccount,
+    exportAccount: createOperatedExport({ ...context, users, exportAccount }),
     /** The same for the user, as a limited stream. */
     sendExport,
     /** The cookie of sessions in browsers. */

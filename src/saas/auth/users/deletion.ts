@@ -20,24 +20,16 @@ type Actor = Pick<AuditRecord, 'by' | 'ip'>;
 
 const BATCH_SIZE = 50;
 
-export function createAccountDeletion(deps: AuthDependencies & { credentials: Credentials }) {
-  const { users, sessions, accountData, signInMethods, credentials, commit, event, audit, clock } = deps;
-
-  /** The steps that follow `deletingAt`. */
-  const completeDeletion = async (id: string, actor: Actor): Promise<void> => {
-    await accountData.close(id);
-    // Nothing is stored about a closed account any more, but sessions of sign-ins that are under way: those are invalid, and purged.
-    await Promise.all([accountData.delete(id), sessions.deleteMany({ userId: id })]);
-    await commit([
-      users.deleting({ id, deletingAt: { gt: 0 } }),
-      ...(await signInMethods.removal(id)),
-      await event('user.deleted', { userId: id }),
-      audit.entry({ event: 'user.deleted', subject: id, ...actor }),
-    ]);
-  };
-
-  /** Disables an account that matches. False if there is none. */
-  const close = async (where: Where<UserDocument> & { id: string }, actor: Actor): Promise<boolean> => {
+/** Disables an account that matches, permanently; the job deletes it. False if there is none. */
+export const createCloseAccount =
+  ({
+    users,
+    commit,
+    event,
+    audit,
+    clock,
+  }: Pick<AuthDependencies, 'users' | 'commit' | 'event' | 'audit' | 'clock'>) =>
+  async (where: Where<UserDocument> & { id: string }, actor: Actor): Promise<boolean> => {
     const { id } = where;
     const now = clock.now();
     const { committed } = await commit([
@@ -50,6 +42,23 @@ export function createAccountDeletion(deps: AuthDependencies & { credentials: Cr
       audit.entry({ event: 'user.closed', subject: id, ...actor }),
     ]);
     return committed;
+  };
+
+export function createAccountDeletion(deps: AuthDependencies & { credentials: Credentials }) {
+  const { users, sessions, accountData, signInMethods, credentials, commit, event, audit } = deps;
+  const close = createCloseAccount(deps);
+
+  /** The steps that follow `deletingAt`. */
+  const completeDeletion = async (id: string, actor: Actor): Promise<void> => {
+    await accountData.close(id);
+    // Nothing is stored about a closed account any more, but sessions of sign-ins that are under way: those are invalid, and purged.
+    await Promise.all([accountData.delete(id), sessions.deleteMany({ userId: id })]);
+    await commit([
+      users.deleting({ id, deletingAt: { gt: 0 } }),
+      ...(await signInMethods.removal(id)),
+      await event('user.deleted', { userId: id }),
+      audit.entry({ event: 'user.deleted', subject: id, ...actor }),
+    ]);
   };
 
   return {

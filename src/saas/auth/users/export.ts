@@ -4,7 +4,7 @@ import { ok, toTimestamp } from '../../../core/http/schemas.js';
 import { streamJson } from '../../../core/http/streams.js';
 import type { Clock } from '../../../core/kernel/clock.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
-import type { ListedAudit } from '../../../core/ops/audit.js';
+import { auditActor, type ListedAudit, type Operator } from '../../../core/ops/audit.js';
 import type { AccountData } from '../../../core/server/contributions.js';
 import { firstPagesOf, mapPages } from '../../../core/storage/pages.js';
 import type { Throttle } from '../../../core/throttle/throttle.js';
@@ -20,6 +20,7 @@ import {
 } from '../store.js';
 import { valuesIn } from './fields.js';
 import { privateMetadataOf } from './metadata.js';
+import { userNotFound } from './users.js';
 
 /** Streams the export of a user. @throws RATE_LIMITED */
 export type SendExport = (
@@ -124,6 +125,19 @@ export function createAccountExport(deps: AccountExportDependencies) {
     };
   };
 }
+
+/** The export for an operator, by default the host, with a record in the audit. @throws NOT_FOUND */
+export const createOperatedExport =
+  ({
+    users,
+    audit,
+    exportAccount,
+  }: Pick<AccountExportDependencies, 'users' | 'audit'> & { exportAccount: ExportAccount }) =>
+  async (id: string, operator?: Operator): Promise<Record<string, unknown>> => {
+    if (!(await users.findOne({ id }))) throw userNotFound();
+    await audit.record({ event: 'user.exported', subject: id, ...auditActor(operator) });
+    return exportAccount(id);
+  };
 
 const exportGrant = ({ plan, since, until }: NonNullable<UserDocument['grant']>) => ({
   plan,
