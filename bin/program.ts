@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import module, { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
-import { type Argument, type Command, CommanderError } from 'commander';
+import { Argument, type Command, CommanderError } from 'commander';
 import type { FastifyInstance } from 'fastify';
 import { ConfigurationError } from '../src/core/config/configuration-error.js';
 import type { MetricsPeers } from '../src/core/ops/metrics.js';
@@ -10,6 +10,7 @@ import type { Finding } from '../src/core/server/doctor.js';
 import type { ServerConfiguration } from '../src/core/server/options.js';
 import type { Store } from '../src/core/storage/collection.js';
 import { CommandLine, type CommonOptions, firstWord } from './command.js';
+import { completionScript, SHELLS, type Shell } from './completion.js';
 import { EnvFileError, parseEnvFile } from './env-file.js';
 import { fail, handleBrokenPipe, printsJsonErrors, readErrorFormat, say, style } from './terminal.js';
 
@@ -143,6 +144,16 @@ function createCommandLine(program: Program, argv: readonly string[]): Command {
     .summary('Print the version')
     .option('--json', 'Print one line of JSON')
     .action(({ json }: CommonOptions) => say(json ? JSON.stringify({ version: version() }) : version()));
+  root
+    .command('completion')
+    .summary('Print a script that completes commands and options in a shell')
+    .addArgument(new Argument('<shell>').choices(SHELLS))
+    .option('--json', 'Print errors as JSON')
+    .examples(`source <(${name} completion bash)`, `${name} completion fish | source`)
+    .action(async (shell: Shell) => {
+      for (const command of root.commands) await load(command as CommandLine, program);
+      say(completionScript(shell, root));
+    });
   return root;
 }
 

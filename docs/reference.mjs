@@ -199,7 +199,9 @@ async function commandsOf(program, words = []) {
   const help = await helpOf(program, words);
   const below = [];
   for (const name of subcommandsIn(help)) below.push(...(await commandsOf(program, [...words, name])));
-  const own = help.replace(/\n+Exits with 1 on failure, 2 on invalid arguments\.$/, '');
+  const complete = help.replace(/\n+Exits with 1 on failure, 2 on invalid arguments\.$/, '');
+  // Those of all commands are the same: the page says it once.
+  const own = words.length === 0 ? complete : complete.replace(/\nGlobal options:\n(?: .*(?:\n|$))+/, '');
   return [{ title: [program, ...words].join(' '), depth: words.length, help: own }, ...below];
 }
 
@@ -213,7 +215,7 @@ export async function cliPage(note) {
 
 What both programs print for \`--help\`. They exit with 0 when they are stopped, with 1 on failure, and with 2 on invalid arguments.
 
-\`--json\` and \`--help\` may stand before or after the command. With \`--json\`, an error is one line of JSON, the last on stderr, with the same
+Each command also takes \`--json\`, \`--version\` and \`--help\`. \`--json\` and \`--help\` may stand before or after the command. With \`--json\`, an error is one line of JSON, the last on stderr, with the same
 exit code: \`{"error":{"code":"STORE_UNAVAILABLE","message":"…"}}\`. The code is that of the [error](errors.md), or \`INVALID_ARGUMENTS\`,
 \`INVALID_CONFIGURATION\`, \`STORE_UNAVAILABLE\` or \`FAILED\`.
 

@@ -81,6 +81,29 @@ t.test(
   },
 );
 
+t.test('completion: the shell offers the commands and options of the help', async (t) => {
+  const script = (shell: string) => runProgram('idp', ['completion', shell], {});
+  const { code, out } = await script('bash');
+  t.equal(code, 0);
+  const complete = async (line: string) => {
+    const words = line.split(' ');
+    const ask = `COMP_WORDS=(${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length - 1}; _idp; echo "\${COMPREPLY[@]}"`;
+    return (await promisify(execFile)('bash', ['-c', `${out}\n${ask}`])).stdout.trim();
+  };
+  for (const [line, offered] of [
+    ['idp cl', 'client'],
+    ['idp agent key ', 'add list remove --help'],
+    ['idp client list --js', '--json'],
+    ['idp --json client cr', 'create'],
+    ['idp agent allow scout https://api.example.test --de', '--delegated-only'],
+    ['idp completion ', 'bash zsh fish --json --help'],
+  ] as const)
+    t.equal(await complete(line), offered, line);
+  t.match((await script('zsh')).out, /^#compdef idp\n/);
+  t.match((await script('fish')).out, /\ncomplete -c idp -a '\(_idp\)'\n$/);
+  t.match(await script('tcsh'), { code: 2, err: /Allowed choices are bash, zsh, fish/ });
+});
+
 t.test('with --json, each error is one line of JSON with the same exit code', async (t) => {
   const cwd = temporaryFolder(t);
   writeFileSync(join(cwd, 'text'), 'no database');
@@ -100,7 +123,7 @@ t.test('with --json, each error is one line of JSON with the same exit code', as
     ['saas-backend', 'user', 'INVALID_ARGUMENTS', /^a command is missing$/],
     ['idp', 'invite ada@a.example --name', 'INVALID_ARGUMENTS', /^option '--name <text>' argument missing/],
     ['saas-backend', 'store copy sqlite:a NONE', 'INVALID_ARGUMENTS', /variable NONE is not set/],
-    ['saas-backend', 'user show eve@example.test', 'FAILED', /^There is no user/],
+    ['saas-backend', 'user show eve@example.test', 'NOT_FOUND', /^There is no user/],
     ['saas-backend', 'user suspend eve@example.test', 'NOT_FOUND', /^The user was not found/],
     ['saas-backend', 'user show x', 'INVALID_CONFIGURATION', /BILLING_PAST_DUE/, { BILLING_PAST_DUE: 'x' }],
     ['idp', 'principal list', 'STORE_UNAVAILABLE', /^idp cannot use the store/],
