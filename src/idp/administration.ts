@@ -11,7 +11,7 @@ import { createOutbox } from '../shared/email/outbox.js';
 import { mailCollection } from '../shared/email/store.js';
 import { factorCollection, removeFactor } from '../shared/factors/store.js';
 import { passkeyCollection, removePasskeys } from '../shared/passkeys/store.js';
-import { createReadPrincipal, openPermissions } from './agents.js';
+import { createReadPrincipal, leavingWithGroup, openPermissions } from './agents.js';
 import { createGroups } from './groups/service.js';
 import { createReadPerson } from './logins.js';
 import { createIsVerified, RESERVED_CLAIMS, SCOPES } from './oidc/claims.js';
@@ -71,7 +71,7 @@ export async function openProvisioning(warn: (message: string) => void, { create
   const isVerified = createIsVerified(values.trustedEmailDomains ?? []);
   const groups = createGroups<PrincipalDocument>({
     ...{ ...context, store, isVerified },
-    stopAgents: (...given) => provisioning.agents.stoppingOf(...given),
+    leaving: leavingWithGroup(() => ({ permissions, agents: provisioning.agents })),
   });
   const resources = createResourceService(resourceCollection(store), context);
   const permissions = openPermissions(context, { groups, resources, revocations: () => granted.revocations });

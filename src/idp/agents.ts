@@ -1,10 +1,11 @@
 import type { Clock } from '../core/kernel/clock.js';
 import type { ModuleContext } from '../core/server/module-context.js';
-import type { Groups } from './groups/service.js';
+import type { GroupDependencies, Groups } from './groups/service.js';
 import type { Principal } from './oidc/directory.js';
 import type { Revocations } from './oidc/revocations/service.js';
 import { createPermissions, type Permissions } from './permissions/service.js';
-import { EVERY_AGENT, groupIn, type PermissionDocument } from './permissions/store.js';
+import { EVERY_AGENT, groupIn, type PermissionDocument, subjectOfGroup } from './permissions/store.js';
+import type { Agents } from './provisioning/agents.js';
 import { findActive, type PrincipalCollection, type PrincipalDocument } from './provisioning/store.js';
 import type { ResourceService } from './resources/service.js';
 
@@ -36,6 +37,19 @@ export function openPermissions(
   };
   return createPermissions({ ...context, findResource: resources.find, endTokens });
 }
+
+/** What goes with a group: the agents for which it answers stop, and its permissions end. */
+export const leavingWithGroup =
+  (
+    built: () => { permissions: Permissions; agents: Pick<Agents, 'stoppingOf'> },
+  ): GroupDependencies<PrincipalDocument>['leaving'] =>
+  async (group, source) => {
+    const { permissions, agents } = built();
+    return [
+      ...(await agents.stoppingOf(group, source)),
+      ...(await permissions.leaving({ subject: subjectOfGroup(group.name) })),
+    ];
+  };
 
 /** Finds the active principal of a `sub`. An agent is active only as long as someone answers for it. */
 export function createReadPrincipal(

@@ -1,7 +1,7 @@
 import type { RequestSource } from '../core/http/routes.js';
 import { contributePasskeys } from '../shared/passkeys/store.js';
 import { createAccount } from './account.js';
-import { createReadPrincipal, openPermissions } from './agents.js';
+import { createReadPrincipal, leavingWithGroup, openPermissions } from './agents.js';
 import { createConsoleModule } from './console/module.js';
 import type { IdpContext } from './context.js';
 import { createPersonDirectory } from './directory.js';
@@ -44,7 +44,7 @@ export async function openModules(context: IdpContext) {
   const isVerified = createIsVerified(values.trustedEmailDomains ?? []);
   const groupsModule = createGroupsModule<PrincipalDocument>(context, {
     isVerified,
-    stopAgents: (...given) => provisioning.agents.stoppingOf(...given),
+    leaving: leavingWithGroup(() => ({ permissions, agents: provisioning.agents })),
   });
   const groups = groupsModule.service;
   const permissions = openPermissions(context, { groups, resources, revocations: () => granted.revocations });

@@ -22,7 +22,7 @@ export const groupsIn = (
     clock,
     random,
     isVerified: () => false,
-    stopAgents: async () => [],
+    leaving: async () => [],
   });
 
 /** Adds groups with members by `sub` or domain; the provider knows them a second later, which has passed. */

@@ -18,7 +18,7 @@ import { createGroups, type GroupDependencies, type Member, type Principal } fro
 /** Groups of people and agents: applications map roles from them, and may admit only some of them. */
 export function createGroupsModule<P extends Principal>(
   context: ModuleContext,
-  product: Pick<GroupDependencies<P>, 'isVerified' | 'stopAgents'>,
+  product: Pick<GroupDependencies<P>, 'isVerified' | 'leaving'>,
 ) {
   const service = createGroups<P>({ ...context, ...product });
   return {

@@ -34,8 +34,8 @@ export interface GroupDependencies<P extends Principal> {
   random: Random;
   /** Whether the e-mail address is known to belong to the principal. */
   isVerified(principal: P): boolean;
-  /** Stops the agents for which the group answers, for the commit that removes it. */
-  stopAgents(group: Pick<GroupDocument, 'id' | 'name'>, source: RequestSource): Promise<CommitPart[]>;
+  /** What goes with a group, for the commit that removes it: its agents stop, and its permissions end. */
+  leaving(group: Pick<GroupDocument, 'id' | 'name'>, source: RequestSource): Promise<CommitPart[]>;
 }
 
 /** All names are read at once. */
@@ -61,7 +61,7 @@ const noGroup = () => httpErrors.NOT_FOUND({ message: 'There is no such group.' 
 export const memberOf = ({ id, handle, kind }: Principal): Member => ({ member: id, handle, kind });
 
 export function createGroups<P extends Principal>(deps: GroupDependencies<P>) {
-  const { store, commit, audit, clock, random, isVerified, stopAgents } = deps;
+  const { store, commit, audit, clock, random, isVerified, leaving } = deps;
   const groups = groupCollection(store);
   const members = memberCollection(store);
   let known: { names: Promise<ReadonlyMap<string, string>>; at: number } | undefined;
@@ -189,13 +189,13 @@ export function createGroups<P extends Principal>(deps: GroupDependencies<P>) {
         createdAt: now,
         updatedAt: now,
       };
-      // An agent may have been given to an earlier group of this name while that one was removed.
+      // An agent or a permission may have been given to an earlier group of this name while that one was removed.
       const earlier = { id: newId('grp_', clock, random), name };
       const added = await decideAndCommit(commit, async () => ({
         parts: [
           groups.inserting(group),
           audit.entry({ event: 'group.added', detail: name, ...actorOf(source) }),
-          ...(await stopAgents(earlier, source)),
+          ...(await leaving(earlier, source)),
         ],
         result: group,
       })).catch(nullIfTaken);
@@ -205,7 +205,7 @@ export function createGroups<P extends Principal>(deps: GroupDependencies<P>) {
     },
 
     /**
-     * Removes a group. Applications that admit only its members admit nobody by it any more, and its agents stop.
+     * Removes a group. Applications that admit only its members admit nobody by it any more, its agents stop and its permissions end.
      * @throws NOT_FOUND
      */
     async remove(name: string, source: RequestSource): Promise<GroupDocument> {
@@ -218,7 +218,7 @@ export function createGroups<P extends Principal>(deps: GroupDependencies<P>) {
         const parts = [
           groups.deleting({ id: group.id }),
           audit.entry({ event: 'group.removed', detail, ...actorOf(source) }),
-          ...(await stopAgents(group, source)),
+          ...(await leaving(group, source)),
         ];
         return { parts, result: group };
       });

@@ -22,8 +22,13 @@ export default [
     tests: [['idp/permissions/owners', 'an agent stops with the person who answers for it']],
   },
   {
+    name: 'a new group has the permissions of a removed one of its name', file: 'idp/agents.ts', in: 'leavingWithGroup',
+    replace: '...(await permissions.leaving({ subject: subjectOfGroup(group.name) })),', by: '',
+    tests: [['idp/permissions/owners', 'the permissions of a removed group are not those of the next one']],
+  },
+  {
     name: 'the agents of a removed group are those of the next one', file: 'idp/groups/service.ts', in: 'remove',
-    replace: '...(await stopAgents(group, source)),', by: '',
+    replace: '...(await leaving(group, source)),', by: '',
     tests: [['idp/permissions/owners', 'an agent of a group stops with the group, and not with its members']],
   },
   {

@@ -95,6 +95,22 @@ t.test('an agent of a group stops with the group, and not with its members', asy
   t.match(await get(agents[0].sub), { state: 'active', owner: /^grp_/ });
 });
 
+t.test('the permissions of a removed group are not those of the next one', async (t) => {
+  const { idp, files, mint, ask } = await start(t);
+  await files.permissions.withdraw('*', files, COMMAND_SOURCE);
+  const agent = await mint({});
+  const join = async () => {
+    await addGroups(t, idp, { research: [agent.sub] });
+    idp.clock.advance(1000);
+  };
+  await join();
+  await files.permissions.allow('group:research', FILES, {}, COMMAND_SOURCE);
+  t.equal((await ask(agent)).status, 200);
+  t.equal((await idp.admin('DELETE', '/v1/groups/research')).status, 204);
+  await join();
+  t.equal((await ask(agent)).status, 400);
+});
+
 t.test('an agent that was given to a group during its removal is not that of the next one', async (t) => {
   const { idp, mint, ask } = await start(t);
   await addGroups(t, idp, { research: [] });
