@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { InjectOptions } from 'fastify';
 import type { Test } from 'tap';
-import type { AuditRecord } from '../../src/core/ops/audit.js';
+import { type AuditRecord, auditCollection } from '../../src/core/ops/audit.js';
 import type { Server } from '../../src/core/server/assembly.js';
 import type { Collection, Store } from '../../src/core/storage/collection.js';
 import { openStore } from '../../src/core/storage/open.js';
@@ -153,10 +153,8 @@ type AuditIn = (store: Store) => Collection<AuditRecord>;
 /** Where a store is, and its audit. */
 const opened = new WeakMap<Store, { uri: string; auditIn: AuditIn }>();
 
-const plainAudit: AuditIn = (store) => store.collection<AuditRecord>('audit');
-
 /** A store of any engine, until the end of the test. */
-export async function openAt(t: Test, uri: string, auditIn = plainAudit): Promise<Store> {
+export async function openAt(t: Test, uri: string, auditIn: AuditIn = auditCollection): Promise<Store> {
   const store = await openStore(uri);
   opened.set(store, { uri, auditIn });
   t.teardown(() => store.close());
@@ -165,7 +163,7 @@ export async function openAt(t: Test, uri: string, auditIn = plainAudit): Promis
 
 /** The audit records, the oldest first; equal times in the order of insertion if the store is from `openAt`. */
 export async function auditOf(store: Store): Promise<AuditRecord[]> {
-  const { uri, auditIn = plainAudit } = opened.get(store) ?? {};
+  const { uri, auditIn = auditCollection } = opened.get(store) ?? {};
   const { items } = await auditIn(store).page({ sort: 'id', limit: 1000 });
   if (uri === undefined || items.length === 0) return items;
   // The ids of one moment are random, and the clock of a test stands still.
