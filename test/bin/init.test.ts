@@ -112,7 +112,7 @@ t.test('a failed installation is reported, and the files remain', async (t) => {
   const cwd = temporaryFolder(t);
   const { code, err, json } = await init(cwd, ['app', '--json'], { PATH: '/nowhere' });
   t.equal(code, 1);
-  t.match(err, /npm install failed: the files are written\. Repeat it in the folder\.\n$/);
+  t.match(err, /"message":"npm install failed: the files are written\. Repeat it in the folder\."\}\}\n$/);
   t.match(json, { installed: false });
   t.ok(filesIn(join(cwd, 'app')).includes('package.json'));
 });
