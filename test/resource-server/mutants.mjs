@@ -57,7 +57,7 @@ export default [
     tests: [['resource-server/resource-server', 'access tokens of other issuers are accepted by their rules']],
   },
   {
-    name: 'tools without their scopes', file: 'resource-server/mcp.ts', in: 'demandsOf',
+    name: 'tools without their scopes', file: 'resource-server/mcp.ts', in: 'callsIn',
     replace: 'Object.hasOwn(tools, name) ?', by: 'false ?',
     tests: [['resource-server/mcp', 'Fastify: a tool needs its scopes']],
   },
