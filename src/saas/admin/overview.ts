@@ -14,6 +14,7 @@ import type { EndpointService } from '../webhooks/service.js';
 import { attentionTo } from './attention.js';
 import { sparklineOf } from './key-figures.js';
 import { createTrends, REFRESH_SECONDS, type TrendSources, type Trends } from './trends.js';
+import { userColumn } from './users.js';
 
 export interface OverviewSources extends TrendSources {
   sessions: Sessions;
@@ -185,13 +186,7 @@ function createView(
 
 /** The columns of the newest users. */
 const NEWEST: readonly Column<User>[] = [
-  {
-    label: 'User',
-    text: ({ name, email }) => name || email,
-    detail: ({ name, email }) => (name ? email : null),
-    href: ({ id }) => `users/${id}`,
-    kind: 'who',
-  },
+  userColumn,
   { label: 'Access', text: ({ subscription: { status } }) => status, kind: 'status' },
   { label: 'Plan', text: ({ subscription: { plan } }) => plan },
   { label: 'Signed up', text: ({ createdAt }) => createdAt, kind: 'time' },

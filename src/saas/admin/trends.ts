@@ -101,7 +101,7 @@ async function makeTrends(sources: TrendSources, clock: Clock, console: Console)
   const { renderPlot } = await import('../../shared/console-kit/plots.js');
   const trends: Trends['trends'] = [];
   for (const { series, ...shown } of whole) {
-    const ofPeriod = series.map((one) => ({ ...one, values: one.values.slice(DAYS) }));
+    const ofPeriod = series.map((one) => ({ ...one, values: one.values.slice(-DAYS) }));
     const before = series[0]?.values.slice(0, DAYS) ?? [];
     const isMain = shown.id === main?.id;
     const trend = { ...shown, days, series: ofPeriod, ...(isMain && { wide: { before } }) };
@@ -116,7 +116,7 @@ async function generalTrends({ users, activity, mails }: TrendSources, days: str
   const [signUps, active, failures] = await Promise.all([
     users.countRegistrations(days, MAX_COUNTED_PER_DAY),
     activity.countActive(days),
-    mails.countFailures(days, MAX_COUNTED_PER_DAY),
+    mails.countFailures(days.slice(-DAYS), MAX_COUNTED_PER_DAY),
   ]);
   return [
     {
@@ -157,7 +157,7 @@ async function billingTrends(
   const [daily, failedPayments, openEvents] = await Promise.all([
     billing.daily(days),
     billing.countFailedPayments(days, MAX_COUNTED_PER_DAY),
-    billing.countOpenEvents(days, MAX_COUNTED_PER_DAY),
+    billing.countOpenEvents(days.slice(-DAYS), MAX_COUNTED_PER_DAY),
   ]);
   const figures = daily.findLast((one) => one !== null) ?? null;
   const trends: Shown[] = [

@@ -58,15 +58,17 @@ export async function usersPlugin(
   registerList(fastify, console, list);
 }
 
+/** A user in a list, with a link to the page. */
+export const userColumn: Column<Pick<OperatedUser, 'id' | 'name' | 'email'>> = {
+  label: 'User',
+  text: ({ name, email }) => name || email,
+  detail: ({ name, email }) => (name ? email : null),
+  href: ({ id }) => `users/${id}`,
+  kind: 'who',
+};
+
 const columns: readonly Column<OperatedUser>[] = [
-  {
-    label: 'User',
-    text: ({ name, email }) => name || email,
-    detail: ({ name, email }) => (name ? email : null),
-    href: ({ id }) => `users/${id}`,
-    kind: 'who',
-    only: 'page',
-  },
+  { ...userColumn, only: 'page' },
   { label: 'E-mail address', text: ({ email }) => email, only: 'csv' },
   { label: 'Name', text: ({ name }) => name, only: 'csv' },
   { label: 'Verified', text: ({ emailVerified }) => (emailVerified ? 'yes' : 'no'), only: 'csv' },

@@ -69,7 +69,7 @@ export interface Column<Item> {
   /** A page about it, relative to the root, or an absolute URL. */
   href?(item: Item): string | null;
   /**
-   * `time`: an ISO 8601 time; `number`: aligned right; `code`: an identifier; `status`: a state; `who`: somebody with a name.
+   * `time`: an ISO 8601 time; `number`: aligned right; `code`: an identifier; `status`: a state; `who`: a name with its initials.
    * Default: text.
    */
   kind?: 'time' | 'number' | 'code' | 'status' | 'who';
