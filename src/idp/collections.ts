@@ -5,6 +5,7 @@ import type { Store } from '../core/storage/collection.js';
 import { mailCollection } from '../shared/email/store.js';
 import { factorCollection } from '../shared/factors/store.js';
 import { passkeyCollection, usedChallengeCollection } from '../shared/passkeys/store.js';
+import { signInDayCollection, signInProgressCollection } from './console/sign-in-days.js';
 import { groupCollection, memberCollection } from './groups/store.js';
 import { approvalRequestCollection } from './oidc/approvals/store.js';
 import { endedSessionsCollection, logoutNoticeCollection } from './oidc/backchannel/store.js';
@@ -66,6 +67,8 @@ export function declareIdpCollections(store: Store): void {
     trustedIssuerCollection,
     subjectLinkCollection,
     audienceCollection,
+    signInDayCollection,
+    signInProgressCollection,
   ];
   for (const declare of collections) declare(store);
 }

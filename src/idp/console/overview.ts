@@ -1,19 +1,26 @@
+import { Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { toTimestamp } from '../../core/http/schemas.js';
-import { lastDays } from '../../core/kernel/clock.js';
+import { DAY } from '../../core/kernel/clock.js';
+import { Done, rootOf } from '../../shared/console-kit/console.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
-import { type Column, tableOf, writeEstimate } from '../../shared/console-kit/lists.js';
+import { figureViews, keyFigureOf, levelFigure } from '../../shared/console-kit/key-figures.js';
+import { type Column, tableOf, withSeparators, writeEstimate } from '../../shared/console-kit/lists.js';
 import type { TimeSeries } from '../../shared/console-kit/plots.js';
+import type { PrincipalDocument } from '../provisioning/store.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
+import { COLUMNS } from './principals.js';
 import type { ConsoleServices, ConsoleSources } from './sources.js';
 
 const SHOWN_DAYS = 30;
 
-/** Records read for the sign-ins, which bounds the work of the page. */
-const MAX_RECORDS = 10_000;
+/** What is counted one by one ends here. */
+const MAX_COUNTED = 1000;
 
-/** Failed logout notices that are counted. */
-const MAX_FAILURES = 1000;
+/** An agent without a use for so long is named. */
+const UNUSED_MS = 90 * DAY;
+/** What ends within this time is named. */
+const SOON_MS = 14 * DAY;
+const NEWEST = 8;
 
 const ROTATION = {
   current: 'Signs the id_tokens of this algorithm.',
@@ -25,39 +32,64 @@ const ROTATION = {
 export async function overviewPlugin(fastify: FastifyTypebox, services: ConsoleServices): Promise<void> {
   const { console, sources } = services;
 
-  registerDetail(fastify, console, {
-    path: '',
-    section: '',
-    find: () =>
-      Promise.all([
-        sources.principals.estimate(),
-        sources.clients.estimate(),
-        sources.logoutFailures.count(MAX_FAILURES),
-        readSignIns(services),
-      ]),
-    async view([principals, clients, failures, signIns], root) {
+  fastify.get(
+    '/',
+    { config: console.config, schema: { querystring: Type.Object({ done: Done }) } },
+    async (request, reply) => {
+      const root = rootOf(request);
+      const [{ people, agents, clients, signIns }, attention, newest] = await Promise.all([
+        readFigures(services),
+        attentionTo(services),
+        sources.principals.newest(NEWEST),
+      ]);
       const { renderPlot } = await import('../../shared/console-kit/plots.js');
-      const counted = `${failures}${failures === MAX_FAILURES ? ' or more' : ''}`;
-      return {
-        title: 'Overview',
-        facts: [
-          { label: 'People and agents', text: writeEstimate(principals) },
-          { label: 'Applications', text: writeEstimate(clients) },
-          { label: 'Failed logout notices', text: failures === 0 ? null : counted },
-        ],
-        actions:
-          failures === 0 ? [] : [{ href: root + LOGOUT_FAILURES, label: 'See the failed logout notices' }],
-        plots: [
-          {
+      const plot = renderPlot(signInsByDay(signIns.slice(-SHOWN_DAYS)));
+      const valuesOf = (outcome: 'succeeded' | 'failed') =>
+        signIns.map(({ counted }) => counted && counted[outcome]);
+      const figures = [
+        levelFigure({ name: 'people', label: 'People', value: people, path: 'principals?kind=human' }),
+        levelFigure({ name: 'agents', label: 'Agents', value: agents, path: 'principals?kind=agent' }),
+        levelFigure({ name: 'applications', label: 'Applications', value: clients, path: 'clients' }),
+        keyFigureOf({
+          ...{ name: 'sign-ins', label: 'Sign-ins', isGoodUp: true, isSummable: true },
+          ...{ values: valuesOf('succeeded'), path: 'audit?event=login.' },
+        }),
+        keyFigureOf({
+          ...{ name: 'failed-sign-ins', label: 'Failed sign-ins', isGoodUp: false, isSummable: true },
+          ...{ values: valuesOf('failed'), path: 'audit?event=login.failed' },
+        }),
+      ];
+      return console.send(request, reply, {
+        template: 'console-overview',
+        section: '',
+        view: {
+          title: 'Overview',
+          keyFigures: figureViews(
+            figures.filter((figure) => figure !== null),
+            root,
+          ),
+          main: {
             id: 'sign-ins',
             heading: 'Sign-ins by day',
-            markup: console.renderPart('_console-plot', { ...renderPlot(signIns) }),
-            definition: `Sign-ins and failed attempts of the last ${SHOWN_DAYS} days in UTC, as far as the latest ${MAX_RECORDS.toLocaleString('en-US')} audit records reach.`,
+            markup: console.renderPart('_console-plot', { ...plot }),
+            definition: `Sign-ins and failed attempts of the last ${SHOWN_DAYS} days in UTC.`,
           },
-        ],
-      };
+          attention: attention.map(({ text, path }) => ({ text, href: root + path })),
+          newest: {
+            tableLabel: 'Newest people and agents',
+            allHref: `${root}principals`,
+            all: 'All people and agents',
+            empty: 'Nobody yet. Create an agent or invite a person.',
+            ...tableOf(COLUMNS, newest, root),
+          },
+          plots: [],
+          counts: [],
+          duplicates: false,
+          note: false,
+        },
+      });
     },
-  });
+  );
 
   const columns: Column<ConsoleSources['keys'][number]>[] = [
     { label: 'Use', text: ({ use }) => use, kind: 'status' },
@@ -107,33 +139,59 @@ function nextStep(name: string, uses: readonly string[]): string {
   return `No rotation is in progress. It begins with a new key in ${name}_NEXT.`;
 }
 
-/** Days before the oldest record are unknown, as are those that were not read completely. */
-async function readSignIns({ sources: { audit }, clock }: ConsoleServices): Promise<TimeSeries> {
-  const days = lastDays(clock, SHOWN_DAYS);
-  const [first = ''] = days;
-  const [oldest, { items, next, searchedUntil }] = await Promise.all([
-    audit.since(),
-    audit.search({ event: 'login.', from: Date.parse(first), limit: MAX_RECORDS }),
+/** How many there are, and the sign-ins of twice the shown days. */
+async function readFigures({ sources }: ConsoleServices) {
+  const [people, agents, clients, signIns] = await Promise.all([
+    sources.principals.countActive('human', MAX_COUNTED),
+    sources.principals.countActive('agent', MAX_COUNTED),
+    sources.clients.estimate(),
+    sources.signInDays.read(2 * SHOWN_DAYS),
   ]);
-  const dayOf = ({ at }: { at: number }) => toTimestamp(at).slice(0, 10);
-  const unread = next === null ? undefined : (searchedUntil ?? items.at(-1)?.at);
-  const isKnown = (day: string): boolean =>
-    oldest !== null && day >= dayOf({ at: oldest }) && (unread === undefined || day > dayOf({ at: unread }));
-  const counts = new Map(days.filter(isKnown).map((day) => [day, { succeeded: 0, failed: 0 }]));
-  for (const record of items) {
-    const day = counts.get(dayOf(record));
-    if (day) day[record.event === 'login.failed' ? 'failed' : 'succeeded'] += record.count ?? 1;
-  }
-  const valuesOf = (outcome: 'succeeded' | 'failed') => days.map((day) => counts.get(day)?.[outcome] ?? null);
-  return {
-    label: 'Sign-ins',
-    unit: 'attempts',
-    days,
-    shape: 'stacked',
-    isSummable: true,
-    series: [
-      { name: 'succeeded', values: valuesOf('succeeded') },
-      { name: 'failed', values: valuesOf('failed') },
-    ],
-  };
+  return { people: bounded(people), agents: bounded(agents), clients: writeEstimate(clients), signIns };
 }
+
+const bounded = (count: number) => `${withSeparators(count)}${count >= MAX_COUNTED ? '+' : ''}`;
+
+/** What the operator should look at, with the list that shows it. */
+async function attentionTo({ sources, clock }: ConsoleServices) {
+  const now = clock.now();
+  const [failures, expired, agents] = await Promise.all([
+    sources.logoutFailures.count(MAX_COUNTED),
+    sources.principals.list({ state: 'invited', hasExpiredLink: true, limit: MAX_COUNTED }),
+    sources.principals.list({ kind: 'agent', state: 'active', limit: MAX_COUNTED }),
+  ]);
+  const isUnused = ({ lastUsedAt, createdAt }: PrincipalDocument) =>
+    (lastUsedAt ?? createdAt) < now - UNUSED_MS;
+  const endsSoon = ({ expiresAt = Number.POSITIVE_INFINITY }: PrincipalDocument) =>
+    expiresAt > now && expiresAt < now + SOON_MS;
+  const entries = [
+    { count: failures, text: 'Applications were not told that a session has ended', path: LOGOUT_FAILURES },
+    { count: expired.items.length, text: 'Invitations have expired', path: 'invitations?state=expired' },
+    {
+      count: agents.items.filter(isUnused).length,
+      text: 'Agents were not used for 90 days',
+      path: 'principals?kind=agent',
+    },
+    {
+      count: agents.items.filter(endsSoon).length,
+      text: 'Agents end within 14 days',
+      path: 'principals?kind=agent',
+    },
+  ];
+  return entries
+    .filter(({ count }) => count > 0)
+    .map(({ count, text, path }) => ({ path, text: `${text}: ${bounded(count)}` }));
+}
+
+const signInsByDay = (days: Awaited<ReturnType<ConsoleSources['signInDays']['read']>>): TimeSeries => ({
+  label: 'Sign-ins',
+  unit: 'attempts',
+  days: days.map(({ day }) => day),
+  shape: 'stacked',
+  isSummable: true,
+  series: (['succeeded', 'failed'] as const).map((name) => ({
+    name,
+    values: days.map(({ counted }) => counted && counted[name]),
+  })),
+  wide: { before: [] },
+});

@@ -22,7 +22,7 @@ export const nameOf = ({
 }: Pick<PrincipalDocument, 'kind' | 'handle' | 'mintedAt'>): string =>
   kind === 'agent' && mintedAt === undefined ? `${handle} (registered itself, not verified)` : handle;
 
-const COLUMNS: List<PrincipalDocument>['columns'] = [
+export const COLUMNS: List<PrincipalDocument>['columns'] = [
   {
     label: 'User name',
     text: nameOf,

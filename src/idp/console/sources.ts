@@ -14,6 +14,7 @@ import type { Permissions } from '../permissions/service.js';
 import type { ProvisioningModule } from '../provisioning/module.js';
 import type { RegistrationModule } from '../registration/module.js';
 import type { ResourceService } from '../resources/service.js';
+import { createSignInDays } from './sign-in-days.js';
 
 export interface ConsoleDependencies {
   provisioning: ProvisioningModule;
@@ -30,10 +31,18 @@ export interface ConsoleDependencies {
 export type ConsoleSources = ReturnType<typeof createConsoleSources>;
 
 export function createConsoleSources(
-  { store, accountData, audit }: Pick<ModuleContext, 'store' | 'accountData' | 'audit'>,
+  {
+    store,
+    accountData,
+    audit,
+    clock,
+    jobs,
+  }: Pick<ModuleContext, 'store' | 'accountData' | 'audit' | 'clock' | 'jobs'>,
   { provisioning, oidc, consents, resources, groups, permissions, registration, email }: ConsoleDependencies,
 ) {
   const { principals, directory, links, clients, agents } = provisioning;
+  const signInDays = createSignInDays({ store, clock }, auditCollection(store));
+  jobs.add('sign-in-days', signInDays.job);
   const { sessions, delegations, receipts, logoutFailures, publishedKeys: keys } = oidc;
   return {
     principals: {
@@ -61,6 +70,7 @@ export function createConsoleSources(
       resources,
       logoutFailures,
       keys,
+      signInDays,
     },
     /** Absent unless clients may name themselves. */
     metadataClients: registration?.metadataClients,

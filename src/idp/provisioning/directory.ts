@@ -142,6 +142,14 @@ export function createDirectory(principals: PrincipalCollection, deps: Directory
 
     estimate: (): Promise<Estimate> => principals.estimate(),
 
+    /** Active ones of a kind, up to a limit. */
+    countActive: (kind: Kind, limit: number): Promise<number> =>
+      principals.count({ kind, state: 'active' }, limit),
+
+    /** The newest first. */
+    newest: async (limit: number): Promise<PrincipalDocument[]> =>
+      (await principals.page({ sort: 'createdAt', desc: true, limit })).items,
+
     get,
 
     /** Whether the principal is permanently deleted or never existed. */

@@ -5,6 +5,7 @@ import { After, Envelope, ok, Timestamp, toTimestamp, type User } from '../../co
 import type { Clock } from '../../core/kernel/clock.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import { type Console, rootOf } from '../../shared/console-kit/console.js';
+import { figureViews } from '../../shared/console-kit/key-figures.js';
 import { type Column, tableOf, writeEstimate } from '../../shared/console-kit/lists.js';
 import type { Sessions } from '../auth/store.js';
 import type { PaymentEvents } from '../billing/store.js';
@@ -12,7 +13,6 @@ import type { Duplicates } from '../billing/subscription/duplicates.js';
 import type { SettingsService } from '../settings/service.js';
 import type { EndpointService } from '../webhooks/service.js';
 import { attentionTo } from './attention.js';
-import { sparklineOf } from './key-figures.js';
 import { createTrends, REFRESH_SECONDS, type TrendSources, type Trends } from './trends.js';
 import { userColumn } from './users.js';
 
@@ -84,7 +84,7 @@ export async function overviewPlugin(
       sources.settings.current(),
     ]);
     const view = createView(figures, { users, siteName, root: rootOf(request) });
-    return console.send(request, reply, { template: 'admin-overview', section: '', view });
+    return console.send(request, reply, { template: 'console-overview', section: '', view });
   });
 
   fastify.get(
@@ -152,18 +152,9 @@ function createView(
     markup,
   }));
   const main = plots.find((_, index) => trends.trends[index]?.wide);
-  const { keyFigures } = trends;
   return {
     title: `${siteName} administration`,
-    keyFigures: keyFigures.map(({ label, value, change, isUp, isGoodUp, values, path }) => ({
-      label,
-      value,
-      change,
-      direction: isUp === isGoodUp ? 'up' : 'down',
-      arrow: isUp === null ? '' : isUp ? '▲' : '▼',
-      spark: sparklineOf(values),
-      href: path === undefined ? false : root + path,
-    })),
+    keyFigures: figureViews(trends.keyFigures, root),
     counts: [
       { label: 'Users', value: writeEstimate(counts.users), href: `${root}users` },
       { label: 'Sessions', value: writeEstimate(counts.sessions) },
@@ -175,11 +166,14 @@ function createView(
     })),
     main,
     plots: plots.filter((plot) => plot !== main),
-    countedAt: toTimestamp(trends.at),
-    counted: toTimestamp(trends.at).slice(11, 16),
-    refreshSeconds: REFRESH_SECONDS,
-    newest: users.length > 0 && { tableLabel: 'Newest users', ...tableOf(NEWEST, users, root) },
-    allHref: `${root}users`,
+    note: `The last 30 days in UTC, counted at ${toTimestamp(trends.at).slice(11, 16)} UTC. Counted again after ${REFRESH_SECONDS} seconds, for the next visit.`,
+    newest: {
+      tableLabel: 'Newest users',
+      allHref: `${root}users`,
+      all: 'All users',
+      empty: 'No users yet. They appear here when they sign up.',
+      ...tableOf(NEWEST, users, root),
+    },
     duplicates: { ...duplicates, hasItems: duplicates.items.length > 0 },
   };
 }

@@ -2,6 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { type Clock, lastDays, MINUTE, SECOND } from '../../core/kernel/clock.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { Console } from '../../shared/console-kit/console.js';
+import type { KeyFigure } from '../../shared/console-kit/key-figures.js';
 import type { TimeSeries } from '../../shared/console-kit/plots.js';
 import type { EmailService } from '../../shared/email/service.js';
 import type { Activity } from '../auth/sessions/activity.js';
@@ -9,7 +10,7 @@ import type { UserDirectory } from '../auth/users/users.js';
 import type { BillingFigures } from '../billing/figures/service.js';
 import type { DailyFigures } from '../billing/figures/store.js';
 import { decimalsOf } from './billing.js';
-import { type KeyFigure, keyFiguresOf } from './key-figures.js';
+import { keyFiguresOf } from './key-figures.js';
 
 /** The plots of the overview. Their data is read and drawn at most once a minute, whatever the number of requests. */
 
