@@ -65,8 +65,10 @@ export function lastDays(clock: Clock, count: number): string[] {
   );
 }
 
-/** The times of a day (ISO 8601 date, UTC), as a condition. */
-export function timesOf(day: string): { gte: number; lt: number } {
-  const start = Date.parse(day);
-  return { gte: start, lt: start + DAY };
+/** The times of a day or a month (`2026-11-30` or `2026-11`, UTC), as a condition. */
+export function timesOf(span: string): { gte: number; lt: number } {
+  const start = Date.parse(span);
+  const isMonth = span.length === '2026-11'.length;
+  const date = new Date(start);
+  return { gte: start, lt: isMonth ? date.setUTCMonth(date.getUTCMonth() + 1) : start + DAY };
 }

@@ -5,13 +5,18 @@ import { Done, rootOf } from '../../shared/console-kit/console.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
 import { figureViews, keyFigureOf, levelFigure } from '../../shared/console-kit/key-figures.js';
 import { type Column, tableOf, withSeparators, writeEstimate } from '../../shared/console-kit/lists.js';
+import {
+  DEFAULT_PERIOD,
+  type Period,
+  PeriodQuery,
+  periodLinks,
+  periodOf,
+} from '../../shared/console-kit/periods.js';
 import type { TimeSeries } from '../../shared/console-kit/plots.js';
 import type { PrincipalDocument } from '../provisioning/store.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
 import { COLUMNS } from './principals.js';
 import type { ConsoleServices, ConsoleSources } from './sources.js';
-
-const SHOWN_DAYS = 30;
 
 /** What is counted one by one ends here. */
 const MAX_COUNTED = 1000;
@@ -34,29 +39,32 @@ export async function overviewPlugin(fastify: FastifyTypebox, services: ConsoleS
 
   fastify.get(
     '/',
-    { config: console.config, schema: { querystring: Type.Object({ done: Done }) } },
+    {
+      config: console.config,
+      schema: { querystring: Type.Object({ done: Done, period: PeriodQuery }) },
+    },
     async (request, reply) => {
       const root = rootOf(request);
+      const { period: name = DEFAULT_PERIOD } = request.query;
+      const period = periodOf(name, services.clock);
       const [{ people, agents, clients, signIns }, attention, newest] = await Promise.all([
-        readFigures(services),
+        readFigures(services, period),
         attentionTo(services),
         sources.principals.newest(NEWEST),
       ]);
       const { renderPlot } = await import('../../shared/console-kit/plots.js');
-      const plot = renderPlot(signInsByDay(signIns.slice(-SHOWN_DAYS)));
-      const valuesOf = (outcome: 'succeeded' | 'failed') =>
-        signIns.map(({ counted }) => counted && counted[outcome]);
+      const plot = renderPlot(signInsBySpan(signIns, period));
       const figures = [
         levelFigure({ name: 'people', label: 'People', value: people, path: 'principals?kind=human' }),
         levelFigure({ name: 'agents', label: 'Agents', value: agents, path: 'principals?kind=agent' }),
         levelFigure({ name: 'applications', label: 'Applications', value: clients, path: 'clients' }),
         keyFigureOf({
           ...{ name: 'sign-ins', label: 'Sign-ins', isGoodUp: true, isSummable: true },
-          ...{ values: valuesOf('succeeded'), path: 'audit?event=login.' },
+          ...{ values: signIns.succeeded, path: 'audit?event=login.' },
         }),
         keyFigureOf({
           ...{ name: 'failed-sign-ins', label: 'Failed sign-ins', isGoodUp: false, isSummable: true },
-          ...{ values: valuesOf('failed'), path: 'audit?event=login.failed' },
+          ...{ values: signIns.failed, path: 'audit?event=login.failed' },
         }),
       ];
       return console.send(request, reply, {
@@ -64,15 +72,16 @@ export async function overviewPlugin(fastify: FastifyTypebox, services: ConsoleS
         section: '',
         view: {
           title: 'Overview',
+          periods: periodLinks(name),
           keyFigures: figureViews(
             figures.filter((figure) => figure !== null),
             root,
           ),
           main: {
             id: 'sign-ins',
-            heading: 'Sign-ins by day',
+            heading: 'Sign-ins',
             markup: console.renderPart('_console-plot', { ...plot }),
-            definition: `Sign-ins and failed attempts of the last ${SHOWN_DAYS} days in UTC.`,
+            definition: `Sign-ins and failed attempts of the last ${period.label} in UTC.`,
           },
           attention: attention.map(({ text, path }) => ({ text, href: root + path })),
           newest: {
@@ -139,14 +148,20 @@ function nextStep(name: string, uses: readonly string[]): string {
   return `No rotation is in progress. It begins with a new key in ${name}_NEXT.`;
 }
 
-/** How many there are, and the sign-ins of twice the shown days. */
-async function readFigures({ sources }: ConsoleServices) {
-  const [people, agents, clients, signIns] = await Promise.all([
+/** How many there are, and the sign-ins of the period and of as much time before. */
+async function readFigures({ sources }: ConsoleServices, { days, fold }: Period) {
+  const [people, agents, clients, counts] = await Promise.all([
     sources.principals.countActive('human', MAX_COUNTED),
     sources.principals.countActive('agent', MAX_COUNTED),
     sources.clients.estimate(),
-    sources.signInDays.read(2 * SHOWN_DAYS),
+    sources.signInDays.read(days),
   ]);
+  const valuesOf = (outcome: 'succeeded' | 'failed') =>
+    fold(
+      counts.map((counted) => counted?.[outcome] ?? null),
+      true,
+    );
+  const signIns = { succeeded: valuesOf('succeeded'), failed: valuesOf('failed') };
   return { people: bounded(people), agents: bounded(agents), clients: writeEstimate(clients), signIns };
 }
 
@@ -183,15 +198,15 @@ async function attentionTo({ sources, clock }: ConsoleServices) {
     .map(({ count, text, path }) => ({ path, text: `${text}: ${bounded(count)}` }));
 }
 
-const signInsByDay = (days: Awaited<ReturnType<ConsoleSources['signInDays']['read']>>): TimeSeries => ({
+const signInsBySpan = (
+  signIns: Record<'succeeded' | 'failed', (number | null)[]>,
+  { spans, count }: Period,
+): TimeSeries => ({
   label: 'Sign-ins',
   unit: 'attempts',
-  days: days.map(({ day }) => day),
+  days: spans.slice(count),
   shape: 'stacked',
   isSummable: true,
-  series: (['succeeded', 'failed'] as const).map((name) => ({
-    name,
-    values: days.map(({ counted }) => counted && counted[name]),
-  })),
+  series: (['succeeded', 'failed'] as const).map((name) => ({ name, values: signIns[name].slice(count) })),
   wide: { before: [] },
 });

@@ -1,4 +1,4 @@
-import { type Clock, DAY, HOUR, lastDays, SECOND } from '../../core/kernel/clock.js';
+import { type Clock, DAY, HOUR, SECOND } from '../../core/kernel/clock.js';
 import type { AuditRecord } from '../../core/ops/audit.js';
 import { auditIdsFrom } from '../../core/ops/audit-search.js';
 import type { Job } from '../../core/ops/jobs.js';
@@ -85,17 +85,13 @@ export function createSignInDays(
       },
     } satisfies Job,
 
-    /** The last days, the oldest first; null where they were not counted. */
-    async read(count: number): Promise<{ day: string; counted: Omit<SignInDay, 'id'> | null }[]> {
+    /** The sign-ins of each day (ISO 8601 dates, UTC); null where they were not counted. */
+    async read(shown: readonly string[]): Promise<(Omit<SignInDay, 'id'> | null)[]> {
       for (let batch = 0; batch < MAX_BATCHES && (await countBatch()); batch++);
       const { since } = (await progress.findOne({ id: 'sign-ins' })) ?? (await begin());
-      const shown = lastDays(clock, count);
-      const { items } = await days.page({ where: { id: { in: shown } }, sort: 'id', limit: count });
+      const { items } = await days.page({ where: { id: { in: shown } }, sort: 'id', limit: shown.length });
       const found = new Map(items.map((one) => [one.id, one]));
-      return shown.map((day) => ({
-        day,
-        counted: day < since ? null : (found.get(day) ?? { succeeded: 0, failed: 0 }),
-      }));
+      return shown.map((day) => (day < since ? null : (found.get(day) ?? { succeeded: 0, failed: 0 })));
     },
   };
 }

@@ -1,6 +1,6 @@
 import { withSeparators } from '../../shared/console-kit/lists.js';
 import type { EndpointService } from '../webhooks/service.js';
-import { MAX_COUNTED_PER_DAY, type Trends } from './trends.js';
+import { MAX_COUNTED, type Trends } from './trends.js';
 
 /** How many endpoints of webhooks do not work. */
 type EndpointProblems = Awaited<ReturnType<EndpointService['countProblems']>>;
@@ -79,4 +79,4 @@ export function attentionTo(
 }
 
 const writeCount = (count: number) =>
-  count >= MAX_COUNTED_PER_DAY ? `${withSeparators(count)} or more` : withSeparators(count);
+  count >= MAX_COUNTED ? `${withSeparators(count)} or more` : withSeparators(count);

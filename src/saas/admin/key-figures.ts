@@ -13,27 +13,59 @@ interface Counted extends Pick<TimeSeries, 'unit' | 'isSummable' | 'series'> {
 const FIGURES = [
   { id: 'mrr', label: 'Monthly recurring revenue', isGoodUp: true },
   { id: 'mrr-changes', label: 'Net new MRR', isGoodUp: true },
+  { id: 'churn', label: 'Churned revenue', isGoodUp: false },
   { id: 'subscriptions', label: 'Active subscriptions', series: 'active', isGoodUp: true },
-  { id: 'active-users', label: 'Active users', isGoodUp: true },
-  { id: 'sign-ups', label: 'Sign-ups', isGoodUp: true },
+  { id: 'trials-ending', label: 'Trials ending within 7 days', isGoodUp: true },
   { id: 'failed-payments', label: 'Failed payments', isGoodUp: false },
+  { id: 'sign-ups', label: 'Sign-ups', isGoodUp: true },
+  { id: 'active-users', label: 'Active users', isGoodUp: true },
 ] as const;
 
-const MAX_FIGURES = 5;
-
-/** @param trends of twice the days of a period; of several currencies, the first counts */
+/** @param trends of twice the days or months of a period; of several currencies, the first counts */
 export function keyFiguresOf(trends: readonly Counted[]): KeyFigure[] {
-  const figures = FIGURES.flatMap((figure) => {
+  const find = (id: string) => trends.find((one) => one.id === id || one.id.replace(/-[a-z]{3}$/, '') === id);
+  return FIGURES.flatMap((figure) => {
     const { id, label, isGoodUp } = figure;
-    const trend = trends.find((one) => one.id === id || one.id.replace(/-[a-z]{3}$/, '') === id);
+    if (id === 'churn') return churnOf({ name: id, label, isGoodUp }, find('mrr'), find('mrr-changes')) ?? [];
+    const trend = find(id);
     if (!trend) return [];
     const { isSummable, unit, path } = trend;
     const values = sumsOf(trend, 'series' in figure ? figure.series : undefined);
     const amount = /^[A-Z]{3}$/.test(unit) && { write: writerOf(unit), isDifference: id === 'mrr-changes' };
     return keyFigureOf({ name: id, label, isGoodUp, values, isSummable, path, ...amount }) ?? [];
   });
-  return figures.slice(0, MAX_FIGURES);
 }
+
+/** What left of the revenue at the beginning of the period, in percent. */
+function churnOf(
+  figure: Pick<KeyFigure, 'name' | 'label' | 'isGoodUp'>,
+  revenue: Counted | undefined,
+  changes: Counted | undefined,
+): KeyFigure | null {
+  if (!revenue || !changes) return null;
+  const [levels, churned] = [sumsOf(revenue, undefined), sumsOf(changes, 'churned')];
+  const half = levels.length / 2;
+  const rateOf = (from: number, to: number): number | null => {
+    const known = (value: number | null) => value !== null;
+    const start = levels.slice(0, from).findLast(known) ?? levels.slice(from, to).find(known);
+    if (!start) return null;
+    const lost = churned.slice(from, to).reduce<number>((sum, value) => sum - (value ?? 0), 0);
+    return (100 * lost) / start;
+  };
+  const [rate, before] = [rateOf(half, 2 * half), rateOf(0, half)];
+  if (rate === null) return null;
+  const change = before === null ? null : rate - before;
+  return {
+    ...figure,
+    value: `${POINTS.format(rate)} %`,
+    change: change === null ? null : `${POINTS.format(Math.abs(change))} pt`,
+    isUp: change ? change > 0 : null,
+    values: churned.slice(half).map((value) => value && -value),
+    ...(changes.path !== undefined && { path: changes.path }),
+  };
+}
+
+const POINTS = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 
 /** The values of one series, or the sums of all. */
 function sumsOf({ series }: Pick<Counted, 'series'>, name: string | undefined): (number | null)[] {

@@ -7,6 +7,12 @@ import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import { type Console, rootOf } from '../../shared/console-kit/console.js';
 import { figureViews } from '../../shared/console-kit/key-figures.js';
 import { type Column, tableOf, writeEstimate } from '../../shared/console-kit/lists.js';
+import {
+  DEFAULT_PERIOD,
+  type PeriodName,
+  PeriodQuery,
+  periodLinks,
+} from '../../shared/console-kit/periods.js';
 import type { Sessions } from '../auth/store.js';
 import type { PaymentEvents } from '../billing/store.js';
 import type { Duplicates } from '../billing/subscription/duplicates.js';
@@ -32,7 +38,7 @@ const Count = Type.Object({ count: Type.Integer(), isExact: Type.Boolean() });
 /** The overview in the API: the counts of the tiles, what needs attention, and the values of the plots. */
 const Overview = Type.Object({
   counts: Type.Object({ users: Count, sessions: Count, paymentEvents: Count }),
-  /** The most important numbers of the last 30 days, as the page shows them, with the change against the 30 days before. */
+  /** The most important numbers of the period, as the page shows them, with the change against as much time before. */
   keyFigures: Type.Array(
     Type.Object({
       name: Type.String(),
@@ -51,7 +57,7 @@ const Overview = Type.Object({
       label: Type.String(),
       unit: Type.String(),
       definition: Type.String(),
-      /** ISO 8601 dates, UTC. */
+      /** ISO 8601 dates or months, UTC. */
       days: Type.Array(Type.String()),
       series: Type.Array(
         Type.Object({
@@ -73,24 +79,29 @@ export async function overviewPlugin(
 ): Promise<void> {
   const { console, sources } = deps;
   const trendsOf = createTrends(sources, deps);
-  const read = (after?: string) => readFigures(sources, trendsOf, after);
+  const read = async (period: PeriodName, after?: string) =>
+    readFigures(sources, { trends: await trendsOf(period), after });
   // `duplicates`: the page of the users with duplicate subscriptions.
-  const querystring = Type.Object({ duplicates: After });
+  const querystring = Type.Object({ period: PeriodQuery, duplicates: After });
 
   fastify.get('/', { config: console.config, schema: { querystring } }, async (request, reply) => {
+    const { period = DEFAULT_PERIOD, duplicates } = request.query;
     const [figures, users, { siteName }] = await Promise.all([
-      read(request.query.duplicates),
+      read(period, duplicates),
       sources.users.listNewest(LISTED_USERS),
       sources.settings.current(),
     ]);
-    const view = createView(figures, { users, siteName, root: rootOf(request) });
+    const view = createView(figures, { period, users, siteName, root: rootOf(request) });
     return console.send(request, reply, { template: 'console-overview', section: '', view });
   });
 
   fastify.get(
     `${console.api}/overview`,
-    { config: access(console.access), schema: { response: { 200: Envelope(Overview) } } },
-    async () => ok(toOverview(await read())),
+    {
+      config: access(console.access),
+      schema: { querystring: Type.Object({ period: PeriodQuery }), response: { 200: Envelope(Overview) } },
+    },
+    async ({ query: { period = DEFAULT_PERIOD } }) => ok(toOverview(await read(period))),
   );
 }
 
@@ -103,14 +114,12 @@ type Figures = Awaited<ReturnType<typeof readFigures>>;
  */
 async function readFigures(
   sources: OverviewSources,
-  trendsOf: () => Promise<Trends>,
-  after: string | undefined,
+  { trends, after }: { trends: Trends; after: string | undefined },
 ) {
-  const [users, sessions, paymentEvents, trends, duplicates, endpoints] = await Promise.all([
+  const [users, sessions, paymentEvents, duplicates, endpoints] = await Promise.all([
     sources.users.estimate(),
     sources.sessions.estimate(),
     sources.paymentEvents.estimate(),
-    trendsOf(),
     readDuplicates(sources.duplicates, after),
     sources.endpoints?.countProblems(),
   ]);
@@ -142,7 +151,7 @@ function toOverview({ counts, trends, attention }: Figures): Static<typeof Overv
 
 function createView(
   { counts, trends, duplicates, attention }: Figures,
-  { users, siteName, root }: { users: User[]; siteName: string; root: string },
+  { period, users, siteName, root }: { period: PeriodName; users: User[]; siteName: string; root: string },
 ): View {
   const plots = trends.trends.map(({ id, label, definition, path, markup }) => ({
     id,
@@ -154,6 +163,7 @@ function createView(
   const main = plots.find((_, index) => trends.trends[index]?.wide);
   return {
     title: `${siteName} administration`,
+    periods: periodLinks(period),
     keyFigures: figureViews(trends.keyFigures, root),
     counts: [
       { label: 'Users', value: writeEstimate(counts.users), href: `${root}users` },
@@ -166,7 +176,7 @@ function createView(
     })),
     main,
     plots: plots.filter((plot) => plot !== main),
-    note: `The last 30 days in UTC, counted at ${toTimestamp(trends.at).slice(11, 16)} UTC. Counted again after ${REFRESH_SECONDS} seconds, for the next visit.`,
+    note: `Days and months in UTC, counted at ${toTimestamp(trends.at).slice(11, 16)} UTC. Counted again after ${REFRESH_SECONDS} seconds, for the next visit.`,
     newest: {
       tableLabel: 'Newest users',
       allHref: `${root}users`,

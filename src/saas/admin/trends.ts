@@ -3,6 +3,7 @@ import { type Clock, lastDays, MINUTE, SECOND } from '../../core/kernel/clock.js
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import type { KeyFigure } from '../../shared/console-kit/key-figures.js';
+import { type Period, type PeriodName, periodOf } from '../../shared/console-kit/periods.js';
 import type { TimeSeries } from '../../shared/console-kit/plots.js';
 import type { EmailService } from '../../shared/email/service.js';
 import type { Activity } from '../auth/sessions/activity.js';
@@ -42,17 +43,17 @@ export interface Trends {
   figures: DailyFigures | null;
 }
 
-/** A plot of the days that the page shows. */
-type Shown = Omit<Trend, 'days'>;
+/** What is counted: for the days or months of a period and as many before, or for days of its own. */
+type Counted = Omit<Trend, 'days'> & { days?: readonly string[] };
 
-/** Index entries that are read per day and plot. */
-export const MAX_COUNTED_PER_DAY = 10_000;
+/** Index entries that are read per day or month and plot. */
+export const MAX_COUNTED = 10_000;
 
 /** What a plot of counted things has in common with others. */
-const COUNTS = { shape: 'stacked', isSummable: true, bound: MAX_COUNTED_PER_DAY } as const;
+const COUNTS = { shape: 'stacked', isSummable: true, bound: MAX_COUNTED } as const;
 
-/** The days of a period. As many before it are read, too, for the changes. */
-const DAYS = 30;
+/** What is kept for a month only, and what needs attention, is about these days in every period. */
+const RECENT_DAYS = 30;
 const MAX_CURRENCIES = 3;
 
 /** Statuses with a series of their own; the others share one. */
@@ -63,61 +64,73 @@ const REFRESH_MS = MINUTE;
 /** Older plots are not shown: the request waits for new ones. */
 const MAX_AGE_MS = 10 * MINUTE;
 
-/** Returns the plots; while they are at most ten minutes old, new ones are made after the response. */
+/** Returns the plots of a period; while they are at most ten minutes old, new ones are made after the response. */
 export function createTrends(
   sources: TrendSources,
   { clock, backgroundTasks, console }: { clock: Clock; backgroundTasks: BackgroundTasks; console: Console },
-): () => Promise<Trends> {
-  let made: Trends | undefined;
-  let pending: Promise<Trends> | undefined;
-  const update = () => {
-    pending ??= makeTrends(sources, clock, console)
-      .then((trends) => {
-        made = trends;
-        return trends;
-      })
-      .finally(() => {
-        pending = undefined;
-      });
-    return pending;
+): (name: PeriodName) => Promise<Trends> {
+  const made = new Map<PeriodName, Trends>();
+  const pending = new Map<PeriodName, Promise<Trends>>();
+  const update = (name: PeriodName) => {
+    const running =
+      pending.get(name) ??
+      makeTrends(sources, { name, clock, console })
+        .then((trends) => {
+          made.set(name, trends);
+          return trends;
+        })
+        .finally(() => pending.delete(name));
+    pending.set(name, running);
+    return running;
   };
-  return async () => {
-    const age = made ? clock.now() - made.at : Number.POSITIVE_INFINITY;
-    if (!made || age < 0 || age > MAX_AGE_MS) return update();
-    if (age >= REFRESH_MS && !pending) {
-      backgroundTasks.run('plots of the overview', async () => void (await update()));
+  return async (name) => {
+    const known = made.get(name);
+    const age = known ? clock.now() - known.at : Number.POSITIVE_INFINITY;
+    if (!known || age < 0 || age > MAX_AGE_MS) return update(name);
+    if (age >= REFRESH_MS && !pending.has(name)) {
+      backgroundTasks.run('plots of the overview', async () => void (await update(name)));
     }
-    return made;
+    return known;
   };
 }
 
-async function makeTrends(sources: TrendSources, clock: Clock, console: Console): Promise<Trends> {
+async function makeTrends(
+  sources: TrendSources,
+  { name, clock, console }: { name: PeriodName; clock: Clock; console: Console },
+): Promise<Trends> {
   const at = clock.now();
-  const read = lastDays(clock, 2 * DAYS);
-  const days = read.slice(DAYS);
-  const [general, billing] = await Promise.all([generalTrends(sources, read), billingTrends(sources, read)]);
+  const period = periodOf(name, clock);
+  const recent = lastDays(clock, RECENT_DAYS);
+  const [general, billing] = await Promise.all([
+    generalTrends(sources, period, recent),
+    billingTrends(sources, period, recent),
+  ]);
   const whole = [...general, ...billing.trends];
   const main =
     whole.find(({ id }) => /^mrr-[a-z]{3}$/.test(id)) ?? whole.find(({ id }) => id === 'active-users');
   const { renderPlot } = await import('../../shared/console-kit/plots.js');
   const trends: Trends['trends'] = [];
-  for (const { series, ...shown } of whole) {
-    const ofPeriod = series.map((one) => ({ ...one, values: one.values.slice(-DAYS) }));
-    const before = series[0]?.values.slice(0, DAYS) ?? [];
-    const isMain = shown.id === main?.id;
-    const trend = { ...shown, days, series: ofPeriod, ...(isMain && { wide: { before } }) };
+  for (const one of whole) {
+    const { days = period.spans.slice(period.count), series, ...shown } = one;
+    const ofPeriod = series.map((part) => ({ ...part, values: part.values.slice(-days.length) }));
+    const wide = one === main && { wide: { before: series[0]?.values.slice(0, period.count) ?? [] } };
+    const trend = { ...shown, days, series: ofPeriod, ...wide };
     const markup = console.renderPart('_console-plot', { ...renderPlot(trend) });
     trends.push({ ...trend, markup });
     await setImmediate();
   }
-  return { at, trends, keyFigures: keyFiguresOf(whole), figures: billing.figures };
+  return { at, trends, keyFigures: keyFiguresOf([...whole, ...billing.levels]), figures: billing.figures };
 }
 
-async function generalTrends({ users, activity, mails }: TrendSources, days: string[]): Promise<Shown[]> {
+async function generalTrends(
+  { users, activity, mails }: TrendSources,
+  { spans, days, fold }: Period,
+  recent: readonly string[],
+): Promise<Counted[]> {
   const [signUps, active, failures] = await Promise.all([
-    users.countRegistrations(days, MAX_COUNTED_PER_DAY),
+    users.countRegistrations(spans, MAX_COUNTED),
     activity.countActive(days),
-    mails.countFailures(days.slice(-DAYS), MAX_COUNTED_PER_DAY),
+    mails.countFailures(recent, MAX_COUNTED),
   ]);
   return [
     {
@@ -126,7 +139,7 @@ async function generalTrends({ users, activity, mails }: TrendSources, days: str
       label: 'Sign-ups',
       unit: 'users',
       series: [{ name: 'Sign-ups', values: signUps }],
-      definition: 'Accounts that exist, by the day of their registration.',
+      definition: 'Accounts that exist, by the time of their registration.',
       path: 'users',
     },
     {
@@ -136,42 +149,48 @@ async function generalTrends({ users, activity, mails }: TrendSources, days: str
       shape: 'lines',
       isSummable: false,
       bound: 100_000,
-      series: [{ name: 'Active users', values: active }],
-      definition: 'Users who signed in or refreshed a session on the day. Counted when the day is over.',
+      series: [{ name: 'Active users', values: fold(active, false) }],
+      definition:
+        'Users who signed in or refreshed a session on the day; of a month, on its last counted day. Counted when the day is over.',
     },
     {
       ...COUNTS,
       id: 'mail-failures',
       label: 'Failed e-mails',
       unit: 'e-mails',
+      days: recent,
       series: Object.entries(failures).map(([name, values]) => ({ name, values })),
       definition: 'E-mails that were not sent, by the day of the last attempt. Kept for 30 days.',
     },
   ];
 }
 
-async function billingTrends(
-  { billing }: TrendSources,
-  days: string[],
-): Promise<{ trends: Shown[]; figures: DailyFigures | null }> {
-  if (!billing) return { trends: [], figures: null };
+async function billingTrends({ billing }: TrendSources, period: Period, recent: readonly string[]) {
+  if (!billing) return { trends: [], levels: [], figures: null };
   const [daily, failedPayments, openEvents] = await Promise.all([
-    billing.daily(days),
-    billing.countFailedPayments(days, MAX_COUNTED_PER_DAY),
-    billing.countOpenEvents(days.slice(-DAYS), MAX_COUNTED_PER_DAY),
+    billing.daily(period.days),
+    billing.countFailedPayments(period.spans, MAX_COUNTED),
+    billing.countOpenEvents(recent, MAX_COUNTED),
   ]);
   const figures = daily.findLast((one) => one !== null) ?? null;
-  const trends: Shown[] = [
-    subscriptionTrend(daily),
-    ...currenciesOf(figures).flatMap((currency) => revenueTrends(currency, daily, billing.movements)),
-    trialTrend(days, figures),
+  /** The values of a plot by those of the days. */
+  const folded = ({ series, ...trend }: Counted): Counted => ({
+    ...trend,
+    series: series.map(({ name, values }) => ({ name, values: period.fold(values, trend.isSummable) })),
+  });
+  const trends: Counted[] = [
+    folded(subscriptionTrend(daily)),
+    ...currenciesOf(figures)
+      .flatMap((currency) => revenueTrends(currency, daily, billing.movements))
+      .map(folded),
+    trialTrend(recent, figures),
     {
       ...COUNTS,
       id: 'failed-payments',
       label: 'Failed payments',
       unit: 'payments',
       series: [{ name: 'Failed payments', values: failedPayments }],
-      definition: 'Payments whose last attempt failed, by the day of that attempt.',
+      definition: 'Payments whose last attempt failed, by the time of that attempt.',
       path: 'payments?status=failed',
     },
     {
@@ -179,6 +198,7 @@ async function billingTrends(
       id: 'webhook-failures',
       label: 'Payment events without effect',
       unit: 'events',
+      days: recent,
       series: [
         { name: 'unmatched', values: openEvents.unmatched },
         { name: 'not completed', values: openEvents.incomplete },
@@ -188,10 +208,20 @@ async function billingTrends(
       path: 'webhooks?outcome=unmatched',
     },
   ];
-  return { trends, figures };
+  const ending: Counted = {
+    id: 'trials-ending',
+    label: 'Trials ending within a week',
+    unit: 'trials',
+    shape: 'lines',
+    isSummable: false,
+    series: [{ name: 'ending', values: daily.map((day) => day?.trialsEnding ?? null) }],
+    definition: '',
+    path: 'subscriptions?status=trialing',
+  };
+  return { trends, levels: [folded(ending)], figures };
 }
 
-function subscriptionTrend(daily: (DailyFigures | null)[]): Shown {
+function subscriptionTrend(daily: (DailyFigures | null)[]): Counted {
   const othersOf = (statuses: Record<string, number>) =>
     Object.entries(statuses).reduce((sum, [name, count]) => (STATUSES.includes(name) ? sum : sum + count), 0);
   return {
@@ -204,7 +234,7 @@ function subscriptionTrend(daily: (DailyFigures | null)[]): Shown {
       ...STATUSES.map((name) => ({ name, values: daily.map((day) => day && (day.statuses[name] ?? 0)) })),
       { name: 'others', values: daily.map((day) => day && othersOf(day.statuses)) },
     ],
-    definition: 'Subscriptions that have not ended, at the last count of each day.',
+    definition: 'Subscriptions that have not ended, at the last count of each day or month.',
     path: 'subscriptions',
   };
 }
@@ -220,7 +250,7 @@ function revenueTrends(
   currency: string,
   daily: (DailyFigures | null)[],
   movements: BillingFigures['movements'],
-): Shown[] {
+): Counted[] {
   const unit = currency.toUpperCase();
   const inUnits = (amount = 0) => amount / 10 ** decimalsOf(unit);
   return [
@@ -251,13 +281,14 @@ function revenueTrends(
   ];
 }
 
-function trialTrend(days: string[], figures: DailyFigures | null): Shown {
+function trialTrend(days: readonly string[], figures: DailyFigures | null): Counted {
   const of = (outcome: 'converted' | 'open' | 'ended') =>
     days.map((day) => figures && (figures.trials[day]?.[outcome] ?? 0));
   return {
     id: 'trials',
     label: 'Trials by outcome',
     unit: 'trials',
+    days,
     shape: 'stacked',
     isSummable: true,
     series: [

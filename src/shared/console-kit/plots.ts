@@ -7,13 +7,13 @@ import { parseHTML } from 'linkedom';
  * security policy refuses style attributes.
  */
 
-/** Values per day. */
+/** Values per day or month. */
 export interface TimeSeries {
   /** What is shown, as the first words of the summary: `Sign-ups`. */
   label: string;
   /** Stands at the vertical axis: `users`, `EUR`. */
   unit: string;
-  /** ISO 8601 days in UTC without gaps, the oldest first. */
+  /** ISO 8601 days or months in UTC without gaps, the oldest first. */
   days: readonly string[];
   /** Their colours follow this order; at most `MAX_SERIES`. */
   series: readonly Series[];
@@ -69,16 +69,22 @@ const MAX_TICKS = 4;
 /** The library calls a few functions of the DOM. */
 const { document } = parseHTML('<html></html>');
 
-/** Takes 3 ms for 30 days: let requests through between several plots. */
+/** Series without a value other than 0 are left out. Takes 3 ms for 30 days: let requests through between several plots. */
 export function renderPlot(timeSeries: TimeSeries): RenderedPlot {
   if (timeSeries.series.length > MAX_SERIES) throw new RangeError(`A plot has at most ${MAX_SERIES} series.`);
-  const summary = summarize(timeSeries);
-  return { svg: draw(timeSeries, summary), summary, table: tabulate(timeSeries) };
+  const coloured = timeSeries.series.map((one, index) => ({ ...one, colour: colour(index) }));
+  const filled = coloured.filter(({ values }) => values.some((value) => value !== null && value !== 0));
+  const series = filled.length > 0 ? filled : coloured.slice(0, 1);
+  const shown = { ...timeSeries, series };
+  const summary = summarize(shown);
+  return { svg: draw(shown, summary), summary, table: tabulate(shown) };
 }
 
-function draw({ unit, days, series, shape, bound, wide }: TimeSeries, summary: string): string {
+type Coloured = Omit<TimeSeries, 'series'> & { series: readonly (Series & { colour: string })[] };
+
+function draw({ unit, days, series, shape, bound, wide }: Coloured, summary: string): string {
   const names = series.map(({ name }) => name);
-  const color = { type: 'ordinal' as const, domain: names, range: names.map((_, index) => colour(index)) };
+  const color = { type: 'ordinal' as const, domain: names, range: series.map((one) => one.colour) };
   const points = series.flatMap(({ name, values }) =>
     days.map((day, index) => ({ name, day, value: values[index] ?? null })),
   );
@@ -220,7 +226,7 @@ function tabulate({ label, unit, days, series, bound }: TimeSeries): PlotTable {
   return {
     tableLabel: label,
     columns: [
-      { label: 'Day (UTC)', isNumber: false },
+      { label: isMonth(days[0]) ? 'Month (UTC)' : 'Day (UTC)', isNumber: false },
       ...series.map((one) => ({ label: heading(one), isNumber: true })),
     ],
     rows: days
@@ -242,6 +248,7 @@ const LOCALE = 'en';
 
 const numbers = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 2 });
 const compact = new Intl.NumberFormat(LOCALE, { notation: 'compact' });
+const months = new Intl.DateTimeFormat(LOCALE, { month: 'short', year: '2-digit', timeZone: 'UTC' });
 const dates = new Intl.DateTimeFormat(LOCALE, { month: 'short', day: 'numeric', timeZone: 'UTC' });
 
 function writeValue(value: number | null | undefined, bound = Number.POSITIVE_INFINITY): string {
@@ -251,4 +258,6 @@ function writeValue(value: number | null | undefined, bound = Number.POSITIVE_IN
 
 const shortNumber = (value: number): string => compact.format(value);
 
-const shortDate = (day: string): string => dates.format(new Date(day));
+const isMonth = (span = ''): boolean => span.length === '2026-11'.length;
+
+const shortDate = (span: string): string => (isMonth(span) ? months : dates).format(new Date(span));

@@ -125,6 +125,73 @@ t.test('revenue is shown by currency, with its changes, statuses and trials', as
   t.match(lastOf(plotOf(overview, 'subscriptions')), { active: [1], past_due: [1], others: [0] });
 });
 
+t.test('a period of months has the last level and the sum of each, and the churn of the whole', async (t) => {
+  const { app, deliver, buyer } = await shop(t);
+  const store = await storeOf(t, app);
+  const subscriptions = subscriptionCollection(store);
+  const figures = figureCollections(store);
+  let term = 10;
+  const update = () =>
+    updateFigures(
+      { ...figures, subscriptions, clock: app.clock },
+      { term: ++term, signal: new AbortController().signal },
+    );
+  const recurring = { interval: 'month', interval_count: 1 };
+  const items = {
+    data: [
+      {
+        quantity: 1,
+        price: { id: 'price_pro', lookup_key: 'pro', unit_amount: 5000, currency: 'eur', recurring },
+      },
+    ],
+  };
+  const [ada, bob, eve] = [await buyer(), await buyer(), await buyer()];
+  const start = Math.floor(app.clock.now() / 1000);
+  for (const [number, { customer }] of [ada, bob].entries())
+    await deliver(
+      subscriptionEvent('created', number + 1, { id: `sub_${number}`, status: 'active', customer, items }),
+    );
+  await update();
+  app.clock.advance(40 * DAY);
+  await deliver(
+    subscriptionEvent('deleted', 40 * 86_400, {
+      id: 'sub_0',
+      status: 'canceled',
+      customer: ada.customer,
+      items,
+    }),
+  );
+  await deliver(
+    subscriptionEvent('created', 40 * 86_400 + 1, {
+      id: 'sub_2',
+      status: 'trialing',
+      customer: eve.customer,
+      items,
+      trial_end: start + 45 * 86_400,
+    }),
+  );
+  await update();
+  const overview = (await app.admin('GET', '/admin/api/overview?period=12m')).body.data;
+  const { days } = plotOf(overview, 'mrr-eur');
+  t.equal(days.length, 12);
+  t.equal(days.at(-1), new Date(app.clock.now()).toISOString().slice(0, 7));
+  const levels = lastOf(plotOf(overview, 'mrr-eur'), 12)['MRR'] as (number | null)[];
+  t.same(
+    levels.filter((value) => value !== null),
+    [100, 50],
+  );
+  t.equal(plotOf(overview, 'webhook-failures').days.length, 30, 'what is kept for a month stays by day');
+  const recent = (await app.admin('GET', '/admin/api/overview?period=30d')).body.data;
+  const figureOf = (name: string) =>
+    recent.keyFigures.find((figure: { name: string }) => figure.name === name)?.value;
+  t.equal(figureOf('churn'), '50 %');
+  t.equal(figureOf('trials-ending'), '1');
+  t.equal((await app.admin('GET', '/admin/api/overview?period=5y')).status, 400);
+  const page = (await app.admin('GET', '/admin?period=12m')).text;
+  t.match(page, /period(?:=|&#x3D;)12m" aria-current="true"/);
+  t.match(page, 'Month (UTC)');
+});
+
 t.test('the plots are counted again after a minute', async (t) => {
   const app = await saasApp(t);
   await app.signUp();

@@ -28,6 +28,9 @@ const BATCH_SIZE = 200;
 /** Days whose trials are counted again in each run, because a payment may follow days later. */
 const TRIAL_DAYS = 30;
 
+/** A trial that ends within these days is counted as ending. */
+const ENDING_DAYS = 7;
+
 const ID = 'subscriptions';
 
 export interface FigureDependencies extends FigureCollections {
@@ -67,7 +70,15 @@ async function begin(
     startedAt,
     term,
     isFirst: (await dailyFigures.count({}, 1)) === 0,
-    figures: { statuses: {}, mrr: {}, movements: {}, incomplete: 0, withoutPlan: 0, trials: {} },
+    figures: {
+      statuses: {},
+      mrr: {},
+      movements: {},
+      incomplete: 0,
+      withoutPlan: 0,
+      trials: {},
+      trialsEnding: 0,
+    },
     isDone: false,
   };
   if (!found) {
@@ -109,6 +120,13 @@ async function readBatch(deps: FigureDependencies, progress: ProgressDocument): 
 
 function countSubscription(figures: Figures, subscription: SubscriptionDocument, now: number): void {
   const { status, plan, trialEnd, endedAt } = subscription;
+  if (
+    status === 'trialing' &&
+    trialEnd !== undefined &&
+    trialEnd > now &&
+    trialEnd <= now + ENDING_DAYS * DAY
+  )
+    figures.trialsEnding = (figures.trialsEnding ?? 0) + 1;
   if (!isTerminal(status)) {
     add(figures.statuses, status, 1);
     if (plan === UNKNOWN_PLAN) figures.withoutPlan += 1;
