@@ -1,5 +1,6 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { auditColumns, registerAuditList } from '../../shared/console-kit/audit.js';
+import { auditColumns, type NameOf, registerAuditList } from '../../shared/console-kit/audit.js';
+import { nameOf } from './principals.js';
 import type { ConsoleServices } from './sources.js';
 
 /** The page about the subject of a record. */
@@ -10,13 +11,24 @@ function subjectPath(subject: string): string | null {
 
 export const AUDIT_COLUMNS = auditColumns(subjectPath);
 
+/** The name of a principal or an application; records name operators already. */
+export const createNameOf =
+  ({ principals, clients }: Pick<ConsoleServices['sources'], 'principals' | 'clients'>): NameOf =>
+  async (id) => {
+    if (id.startsWith('cid_')) return (await clients.find(id))?.name ?? null;
+    const principal = id.startsWith('u_') ? await principals.get(id) : null;
+    return principal && nameOf(principal);
+  };
+
 /** The list of audit records. */
 export async function auditPlugin(
   fastify: FastifyTypebox,
-  { console, sources: { audit, principals } }: ConsoleServices,
+  { console, sources }: ConsoleServices,
 ): Promise<void> {
+  const { audit, principals } = sources;
   registerAuditList(fastify, console, {
     audit,
+    nameOf: createNameOf(sources),
     hint: 'A user name, or the ID of a principal or an application.',
     example: 'client.',
     /** Records refer to a principal by its ID or its user name. */

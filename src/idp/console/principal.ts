@@ -4,13 +4,14 @@ import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { keyTypeOf } from '../../core/kernel/public-jwk.js';
 import { toAuditView } from '../../core/ops/audit.js';
+import { withNames } from '../../shared/console-kit/audit.js';
 import { type DetailAction, type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
 import { tableOf } from '../../shared/console-kit/lists.js';
 import type { Connection } from '../oidc/consents.js';
 import type { ActiveDelegation } from '../oidc/delegations/service.js';
 import type { SessionDocument } from '../oidc/store.js';
 import type { ClientDocument, PrincipalDocument } from '../provisioning/store.js';
-import { AUDIT_COLUMNS } from './audit.js';
+import { AUDIT_COLUMNS, createNameOf } from './audit.js';
 import { permissionTable, useTable } from './permissions.js';
 import { kindOf, nameOf } from './principals.js';
 import { RECEIPT } from './receipts.js';
@@ -233,7 +234,11 @@ export async function principalPagePlugin(
           {
             heading: 'Audit',
             empty: 'No recent record.',
-            ...tableOf([...AUDIT_COLUMNS, RECEIPT], records.items.map(toAuditView), root),
+            ...tableOf(
+              [...AUDIT_COLUMNS, RECEIPT],
+              await withNames(records.items.map(toAuditView), createNameOf(sources)),
+              root,
+            ),
           },
         ],
       };

@@ -1,7 +1,7 @@
 import { isOrganizationId } from '../../core/http/identity.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { AuditSearch } from '../../core/ops/audit-search.js';
-import { registerAuditList } from '../../shared/console-kit/audit.js';
+import { type NameOf, registerAuditList } from '../../shared/console-kit/audit.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import type { ResolveUser } from './users.js';
 
@@ -10,7 +10,12 @@ const USER_ID = /^usr_\w+$/;
 /** The list of audit records. Those of a user have an index, others are searched. */
 export async function auditPagePlugin(
   fastify: FastifyTypebox,
-  { console, audit, resolveUser }: { console: Console; audit: AuditSearch; resolveUser: ResolveUser },
+  {
+    console,
+    audit,
+    resolveUser,
+    nameOf,
+  }: { console: Console; audit: AuditSearch; resolveUser: ResolveUser; nameOf: NameOf },
 ): Promise<void> {
   registerAuditList(fastify, console, {
     audit,
@@ -23,5 +28,6 @@ export async function auditPagePlugin(
       return subject === undefined ? { subjects: [text] } : { subject };
     },
     pathOf: (subject) => (USER_ID.test(subject) ? `users/${subject}` : null),
+    nameOf,
   });
 }

@@ -2,7 +2,7 @@ import type { TSchema } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toAuditView } from '../../core/ops/audit.js';
 import type { AuditSearch } from '../../core/ops/audit-search.js';
-import { auditColumns } from '../../shared/console-kit/audit.js';
+import { auditColumns, type NameOf, withNames } from '../../shared/console-kit/audit.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
 import { type Column, registerList } from '../../shared/console-kit/lists.js';
@@ -31,12 +31,13 @@ export interface OrganizationsPluginOptions {
   sources: UserSectionSources;
   audit: AuditSearch;
   resolveUser: ResolveUser;
+  nameOf: NameOf;
 }
 
 /** The list of organizations, their pages and the lists of their members. */
 export async function organizationsPlugin(
   fastify: FastifyTypebox,
-  { console, organizations, users, sources, audit }: OrganizationsPluginOptions,
+  { console, organizations, users, sources, audit, nameOf }: OrganizationsPluginOptions,
 ): Promise<void> {
   const { administration, members, invitations, schemas } = organizations;
   const membersOf = async (id: string, after: string | undefined, limit: number) => {
@@ -61,7 +62,7 @@ export async function organizationsPlugin(
       title: 'Audit',
       columns: logColumns,
       read: async (about, limit) =>
-        (await audit.search({ about, after: undefined, limit })).items.map(toAuditView),
+        withNames((await audit.search({ about, after: undefined, limit })).items.map(toAuditView), nameOf),
       empty: 'No record about the organization is stored.',
     }),
   ];

@@ -19,7 +19,7 @@ import { settingsPagePlugin } from './settings.js';
 import type { UserAdministration } from './user-actions.js';
 import { userPagePlugin } from './user-page.js';
 import type { UserSectionSources } from './user-sections.js';
-import { createResolveUser, usersPlugin } from './users.js';
+import { createNameOfUser, createResolveUser, usersPlugin } from './users.js';
 import { webhooksPlugin } from './webhooks.js';
 
 /** What the domains provide for the admin area. */
@@ -70,12 +70,13 @@ const SECTIONS: readonly Section[] = [
 export async function adminPlugin(fastify: FastifyTypebox, deps: AdminPluginOptions): Promise<void> {
   const { console, users, clock, organizations } = deps;
   const resolveUser = createResolveUser(users.directory);
+  const nameOf = createNameOfUser(users.directory);
   await fastify.register(overviewPlugin, { ...deps, sources: deps.overview });
   await fastify.register(usersPlugin, { console, users: users.directory });
   await fastify.register(userPagePlugin, { console, users, sources: deps.userSections, clock });
   if (organizations) {
     const { audit, userSections: sources } = deps;
-    const options = { console, organizations, users, sources, audit, resolveUser, clock };
+    const options = { console, organizations, users, sources, audit, resolveUser, nameOf, clock };
     await fastify.register(organizationsPlugin, options);
     await fastify.register(organizationActionsPlugin, options);
   }
@@ -84,7 +85,12 @@ export async function adminPlugin(fastify: FastifyTypebox, deps: AdminPluginOpti
   await fastify.register(webhooksPlugin, { console, events: deps.webhooks, resolveUser });
   if (deps.endpoints) await fastify.register(deps.endpoints, { console });
   await fastify.register(mailsPlugin, { console, mails: deps.mails, resolveUser, clock });
-  await fastify.register(auditPagePlugin, { console, audit: deps.audit, resolveUser });
+  await fastify.register(auditPagePlugin, {
+    console,
+    audit: deps.audit,
+    resolveUser,
+    nameOf,
+  });
   await fastify.register(helpPlugin, { console, installation: deps.installation });
   await fastify.register(settingsPagePlugin, {
     console,

@@ -1,5 +1,6 @@
 import type { TSchema } from 'typebox';
 import { type AuditView, type ListedAudit, toAuditView, writeActor } from '../../core/ops/audit.js';
+import { writeDetail } from '../../shared/console-kit/audit.js';
 import type { Column } from '../../shared/console-kit/lists.js';
 import type { EmailService, MailSummary } from '../../shared/email/service.js';
 import type { PurchaseList } from '../billing/purchases.js';
@@ -61,7 +62,7 @@ const auditColumns: readonly Column<AuditView>[] = [
   { label: 'Event', text: ({ event }) => event, kind: 'code' },
   { label: 'By', text: writeActor },
   { label: 'From', text: ({ ip }) => ip, kind: 'code' },
-  { label: 'Detail', text: ({ detail }) => detail },
+  { label: 'Detail', text: ({ detail }) => writeDetail(detail) },
 ];
 
 /** A list among others. */

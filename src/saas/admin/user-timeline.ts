@@ -1,4 +1,5 @@
 import { type AuditView, toAuditView, writeActor } from '../../core/ops/audit.js';
+import { writeDetail } from '../../shared/console-kit/audit.js';
 import type { TimelineEntry } from '../../shared/console-kit/details.js';
 import { sentenceCase } from '../../shared/console-kit/marks.js';
 import type { MailSummary } from '../../shared/email/service.js';
@@ -46,7 +47,7 @@ function ofRecord(record: AuditView): TimelineEntry {
   const { at, event, ip, detail, count } = record;
   const [text = sentenceCase(event.replaceAll('-', ' ')), tone] = SENTENCES[event] ?? [];
   const by = writeActor(record);
-  const parts = [by === null ? null : `by ${by}`, detail, ip].filter((part) => part !== null);
+  const parts = [by === null ? null : `by ${by}`, writeDetail(detail), ip].filter((part) => part !== null);
   return {
     at,
     text: count === null ? text : `${text} (${count} times)`,

@@ -23,6 +23,14 @@ export const createResolveUser =
   async (text) =>
     (await find(text.includes('@') ? { email: text } : { id: text }))?.id;
 
+/** The name or the address of a user by its ID; null for every other text. */
+export const createNameOfUser =
+  ({ find }: UserDirectory) =>
+  async (id: string): Promise<string | null> => {
+    const user = id.startsWith('usr_') ? await find({ id }) : null;
+    return user && (user.name || user.email);
+  };
+
 /** The list of users. */
 export async function usersPlugin(
   fastify: FastifyTypebox,

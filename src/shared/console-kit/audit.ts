@@ -18,29 +18,90 @@ export interface AuditListOptions {
   resolve(text: string): Promise<Pick<AuditQuery, 'subject' | 'subjects' | 'about'>>;
   /** The page about the subject of a record. */
   pathOf(subject: string): string | null;
+  /** What people call a subject, an operator or an agent; null for everything without a name of its own. */
+  nameOf: NameOf;
 }
 
-/** The columns of audit records. */
-export const auditColumns = (pathOf: AuditListOptions['pathOf']): readonly Column<AuditView>[] => [
+export type NameOf = (id: string) => Promise<string | null>;
+
+/** A record with the names of whom it mentions. */
+export interface NamedRecord extends AuditView {
+  names: ReadonlyMap<string, string>;
+}
+
+/** Finds each name once; the store answers look-ups that arrive together in one query. */
+export async function withNames(records: readonly AuditView[], nameOf: NameOf): Promise<NamedRecord[]> {
+  const mentioned = records.flatMap(({ subject, by, actor }) => [subject, by, actor?.sub, actor?.client]);
+  const ids = [...new Set(mentioned)].filter((id) => typeof id === 'string');
+  const found = await Promise.all(ids.map(async (id) => [id, await nameOf(id)] as const));
+  const names = new Map(found.flatMap(([id, name]) => (name === null ? [] : [[id, name] as const])));
+  return records.map((record) => ({ ...record, names }));
+}
+
+const namedIn = (names: ReadonlyMap<string, string>, id: string | null | undefined) =>
+  id && (names.get(id) ?? id);
+
+/** The columns of audit records: on the page with names, and in CSV with IDs as well. */
+export const auditColumns = (pathOf: AuditListOptions['pathOf']): readonly Column<NamedRecord>[] => [
   { label: 'Time', text: ({ at }) => at, kind: 'time' },
   { label: 'Event', text: ({ event, count }) => (count === null ? event : `${event} (${count} times)`) },
   {
     label: 'Subject',
-    text: ({ subject }) => subject,
+    text: ({ subject, names }) => namedIn(names, subject) ?? null,
+    detail: ({ subject, names }) => (names.has(subject ?? '') ? subject : null),
     href: ({ subject }) => pathOf(subject ?? ''),
-    kind: 'code',
+    only: 'page',
   },
-  { label: 'By', text: writeActor },
+  { label: 'Subject', text: ({ subject }) => subject, only: 'csv' },
+  { label: 'Name', text: ({ subject, names }) => names.get(subject ?? '') ?? null, only: 'csv' },
+  {
+    label: 'By',
+    text: ({ by, actor, names }) => {
+      const [sub, client] = [namedIn(names, actor?.sub), namedIn(names, actor?.client)];
+      const shown = actor && { ...actor, ...(sub && { sub }), ...(client && { client }) };
+      return writeActor({ by: namedIn(names, by) ?? null, ...(shown && { actor: shown }) });
+    },
+  },
   { label: 'From', text: ({ ip }) => ip },
-  { label: 'Detail', text: ({ detail }) => detail },
+  { label: 'Detail', text: ({ detail }) => writeDetail(detail), only: 'page' },
+  { label: 'Detail', text: ({ detail }) => detail, only: 'csv' },
 ];
+
+/** The detail of a change as people read it: `plan: free → pro`. Every other detail is a text already. */
+export function writeDetail(detail: string | null): string | null {
+  const parsed = detail?.startsWith('{') ? parseObject(detail) : null;
+  if (!parsed) return detail;
+  const { before, after, ...more } = parsed;
+  const changes = Object.entries((after ?? {}) as Record<string, unknown>).map(([name, value]) => {
+    const old = (before as Record<string, unknown> | undefined)?.[name];
+    return `${name}: ${writeValue(old)} → ${writeValue(value)}`;
+  });
+  return [...changes, ...Object.entries(more).map(([name, value]) => `${name}: ${writeValue(value)}`)].join(
+    '; ',
+  );
+}
+
+/** Null for the words of an operator, which may begin like JSON. */
+function parseObject(text: string): Record<string, unknown> | null {
+  try {
+    return JSON.parse(text) as Record<string, unknown>;
+  } catch {
+    return null;
+  }
+}
+
+function writeValue(value: unknown): string {
+  if (value === null || value === undefined || value === '') return 'none';
+  if (Array.isArray(value)) return value.map(writeValue).join(', ') || 'none';
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}
 
 export function registerAuditList(
   fastify: FastifyTypebox,
   console: Console,
-  { audit, hint, example, resolve, pathOf }: AuditListOptions,
+  { audit, hint, example, resolve, pathOf, nameOf }: AuditListOptions,
 ): void {
-  registerList<AuditView>(fastify, console, {
+  registerList<NamedRecord>(fastify, console, {
     path: 'audit',
     title: 'Audit',
     search: { label: 'Subject or operator', hint, maxLength: 254 },
@@ -63,7 +124,7 @@ export function registerAuditList(
       });
       const reached = searchedUntil === undefined ? undefined : toMinute(toTimestamp(searchedUntil));
       const note = reached && `Searched back to ${reached}. The next page continues with older records.`;
-      return { items: items.map(toAuditView), next, note };
+      return { items: await withNames(items.map(toAuditView), nameOf), next, note };
     },
     empty: 'There are no records yet.',
   });

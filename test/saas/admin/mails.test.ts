@@ -220,7 +220,8 @@ t.test('the audit is listed by event, subject and day, and exported', async (t) 
   const page = await get(app, '/audit?event=login.failed');
   t.match(page.text, `href=".&#x2F;users&#x2F;${ada.id}"`);
   const csv = (await get(app, '/audit.csv?event=login.')).text.split('\r\n');
-  t.equal(csv[0], 'Time,Event,Subject,By,From,Detail');
+  t.equal(csv[0], 'Time,Event,Subject,Name,By,From,Detail');
+  t.match(csv[1], `,${ada.id},ada@example.test,`);
   t.equal(csv.length, 4);
 });
 
