@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs';
-import module, { createRequire } from 'node:module';
+import module from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { Argument, type Command, CommanderError } from 'commander';
 import type { FastifyInstance } from 'fastify';
 import { ConfigurationError } from '../src/core/config/configuration-error.js';
+import { packageVersion } from '../src/core/kernel/package-files.js';
 import type { MetricsPeers } from '../src/core/ops/metrics.js';
 import type { Server } from '../src/core/server/assembly.js';
 import type { Finding } from '../src/core/server/doctor.js';
@@ -122,7 +123,7 @@ function createCommandLine(program: Program, argv: readonly string[]): Command {
     .helpCommand(false)
     .optionsGroup('Global options:')
     .helpOption('-h, --help', 'Show this help')
-    .version(version(), '-v, --version', 'Print the version')
+    .version(packageVersion(), '-v, --version', 'Print the version')
     .addHelpText('after', `\n${name} <command> --help shows the subcommands and options of a command.`)
     .addHelpText('after', program.examples)
     .addHelpText('after', CONFIGURATION)
@@ -143,7 +144,9 @@ function createCommandLine(program: Program, argv: readonly string[]): Command {
     .command('version')
     .summary('Print the version')
     .option('--json', 'Print one line of JSON')
-    .action(({ json }: CommonOptions) => say(json ? JSON.stringify({ version: version() }) : version()));
+    .action(({ json }: CommonOptions) =>
+      say(json ? JSON.stringify({ version: packageVersion() }) : packageVersion()),
+    );
   root
     .command('completion')
     .summary('Print a script that completes commands and options in a shell')
@@ -180,7 +183,7 @@ async function load(command: CommandLine, program: Program): Promise<void> {
     leaf.optionsGroup('Global options:');
     // Commands that print more than one line of JSON declare the option themselves.
     if (!leaf.options.some(({ long }) => long === '--json')) leaf.option('--json', 'Print one line of JSON');
-    leaf.version(version(), '-v, --version', 'Print the version');
+    leaf.version(packageVersion(), '-v, --version', 'Print the version');
   }
 }
 
@@ -220,8 +223,4 @@ async function loadEnvironment(name: string): Promise<void> {
     if (error instanceof TypeError) fail(1, `${name} cannot start: .env is not in UTF-8. Save it as UTF-8.`);
     fail(1, `${name} cannot start: .env cannot be read (${code}). Let this user read it, or move it away.`);
   }
-}
-
-function version(): string {
-  return createRequire(import.meta.url)('saas-backend/package.json').version;
 }

@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os';
 import { type Logger, pino } from 'pino';
 import { completeEnvironment } from '../src/core/config/options.js';
 import { MINUTE, SECOND } from '../src/core/kernel/clock.js';
-import { createLogStream } from '../src/core/server/log.js';
+import { createLogStream, logIdentity } from '../src/core/server/log.js';
 import { stopGracefully } from './graceful-stop.js';
 import type { Program } from './program.js';
 import { fail, say } from './terminal.js';
@@ -47,7 +47,7 @@ export function restartDelay(failures: number): number {
 export const isPrimary = cluster.isPrimary;
 
 /** Starts the workers and keeps their number until a signal ends the program. */
-export async function supervise(count: number): Promise<void> {
+export async function supervise(program: Program['name'], count: number): Promise<void> {
   // Hashing uses libuv's threads: together, the workers get as many for it as there are processors.
   const threads = OTHER_THREADS + Math.max(1, Math.floor(availableParallelism() / count));
   completeEnvironment({ UV_THREADPOOL_SIZE: String(threads) });
@@ -62,7 +62,7 @@ export async function supervise(count: number): Promise<void> {
   const announcement = await announced(first);
   if (typeof announcement === 'number') process.exit(announcement);
   const { logLevel, text } = announcement;
-  const log = pino({ level: logLevel }, createLogStream());
+  const log = pino({ level: logLevel, base: logIdentity(program) }, createLogStream());
   const { add, stop } = keepRunning(fork, log);
   stopGracefully({ logger: log, delay: STOP_TIMEOUT_MS }, async ({ err, signal }) => {
     if (err) log.fatal({ err }, 'stopping the workers after an uncaught error');

@@ -5,7 +5,7 @@ import { backup } from '../../src/core/server/backup.js';
 import type { CommandLine, CommonOptions } from '../command.js';
 import type { Program } from '../program.js';
 import { createProgress } from '../progress.js';
-import { fail, say, sentences } from '../terminal.js';
+import { complain, fail, say, sentences } from '../terminal.js';
 
 export function define(command: CommandLine, program: Program): void {
   command
@@ -26,7 +26,7 @@ async function writeBackup(
   const since = performance.now();
   const progress = createProgress({ name: 'MiB', write: mebibytes });
   try {
-    await backup(name, file, progress.show);
+    await backup(name, file, { onProgress: progress.show, onWarning: complain });
   } catch (error) {
     if (error instanceof ConfigurationError) throw error;
     fail(1, `${name} cannot back up the store that ${storeVariable} names: ${sentences(error as Error)}`);

@@ -35,7 +35,7 @@ async function serve(
   { json, port, host, logLevel, workers: count = 1 }: ServeOptions & CommonOptions,
 ): Promise<void> {
   const workers = count > 1 ? await import('../workers.js') : undefined;
-  if (workers?.isPrimary) return workers.supervise(count);
+  if (workers?.isPrimary) return workers.supervise(program.name, count);
   const server = await createServer(program, {
     ...(port !== undefined && { port }),
     ...(host !== undefined && { host }),

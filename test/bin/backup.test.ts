@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { openDatabase } from '../../src/core/storage/sqlite/store.js';
@@ -118,6 +118,16 @@ t.test('in production a backup requires the store and no secret', async (t) => {
   const env = { NODE_ENV: 'production', DATABASE_URI: 'sqlite:app.db' };
   t.match(await backup('copy.db', env, cwd), { code: 0, out: /^copy\.db: 0\.0 MiB in / });
   t.notOk(existsSync(join(cwd, 'data')), 'and makes none up');
+  const record = join(cwd, 'app.db-backup');
+  const { finishedAt } = JSON.parse(readFileSync(record, 'utf8'));
+  t.ok(Math.abs(Date.now() - finishedAt) < 60_000, 'the server learns when it was finished');
+  rmSync(record);
+  mkdirSync(record);
+  const unrecorded = await backup('again.db', env, cwd);
+  t.match(unrecorded, {
+    code: 0,
+    err: /^The backup is complete, but its time cannot be recorded beside .*app\.db: /,
+  });
   const without = await backup('copy.db', { NODE_ENV: 'production' }, cwd);
   t.match(without, { code: 1, err: /DATABASE_URI is not set/ });
 });

@@ -22,7 +22,7 @@ export interface HostContext {
   outages: OutageLog;
   /** The path of the API, if a host's middleware chain may have changed it. */
   mountedAt?(): string;
-  /** The value of `X-Request-Id`. The client never chooses it. */
+  /** The value of `X-Request-Id`, chosen by this process or by a trusted proxy. */
   requestId(request: FastifyRequest): string;
 }
 
@@ -75,7 +75,7 @@ export function responseRules({
   };
 }
 
-/** The context in one of the servers, whose request IDs are generated. */
+/** The context in one of the servers, whose request IDs do not come from clients. */
 export function serverContext(publicUrl: string | undefined, port: number, path = ''): HostContext {
   return {
     lifecycle: { draining: false },

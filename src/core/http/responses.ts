@@ -7,7 +7,7 @@ import { isStoreFailure, type OutageLog } from './outage-log.js';
 
 export interface ResponseRules {
   renderError(error: AppError, request: FastifyRequest, requestId: string): Rendered;
-  /** The value of `X-Request-Id`, never taken from the client. */
+  /** The value of `X-Request-Id`, never taken from a client that is not a trusted proxy. */
   requestId(request: FastifyRequest): string;
   /** Whether the server is stopping, so that new requests are rejected. */
   isDraining(): boolean;

@@ -79,6 +79,8 @@ export interface RouteRules {
   whileDraining?: boolean;
   /** Requests that do not count towards the request limit: `true` for all. */
   unmetered?: boolean | ((request: FastifyRequest) => boolean);
+  /** Whether programs request it all the time, so that a success is not worth a line of the log. */
+  isProbe?: boolean;
   /** Whether browsers get errors as HTML pages. */
   page?: boolean;
   /** The scope with which agents and API keys may call the route; absent: people only. */

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 
@@ -13,6 +14,10 @@ export function packageFile(path: string): string {
   folder ??= packageFolder();
   return join(folder, path);
 }
+
+/** The version of this package. */
+export const packageVersion = (): string =>
+  JSON.parse(readFileSync(packageFile('package.json'), 'utf8')).version;
 
 /** This package as its own code sees it, in `node_modules` of a bundle. @throws Error with the remedy */
 function packageFolder(): string {

@@ -26,10 +26,11 @@ export async function healthPlugin(
   fastify: FastifyTypebox,
   { store, wrap, details = () => ({}) }: HealthPluginOptions,
 ): Promise<void> {
-  const alive = access('public', { duringMaintenance: true, whileDraining: true, unmetered: true });
+  const probe = { duringMaintenance: true, unmetered: true, isProbe: true };
+  const alive = access('public', { ...probe, whileDraining: true });
   fastify.get('/health', { config: alive }, async (request) => wrap({ status: 'ok', ...details(request) }));
 
-  const ready = access('public', { duringMaintenance: true, unmetered: true });
+  const ready = access('public', probe);
   fastify.get('/ready', { config: ready }, async () => {
     await store.ready();
     return wrap({ status: 'ok' });

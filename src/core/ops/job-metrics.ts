@@ -73,6 +73,11 @@ export function measureJobs(metrics: Metrics, { leases, entries, clock }: JobMea
     },
   );
   return {
+    /** Shows a job before its first run. */
+    added(task: string, { countBacklog }: { countBacklog?: unknown }): void {
+      for (const outcome of ['success', 'failure']) countRun({ task, outcome }, 0);
+      if (countBacklog) countRemoved({ task }, 0);
+    },
     /** @param report what a purge has deleted */
     // biome-ignore lint/suspicious/noConfusingVoidType: the runs of other jobs resolve with nothing
     succeeded(job: string, report: { removed: number } | void): void {

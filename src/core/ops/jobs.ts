@@ -232,6 +232,7 @@ export function createJobs(
       if (entries.has(name)) throw new Error(`There is a job '${name}' already.`);
       const entry: Entry = { name, job, isFailing: false, isBehind: false };
       entries.set(name, entry);
+      record?.added(name, job);
       if (isStarted) schedule(entry);
     },
 

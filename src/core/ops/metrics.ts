@@ -4,6 +4,7 @@ import { Type } from 'typebox';
 import { option } from '../config/options.js';
 import { access, type FastifyTypebox } from '../http/routes.js';
 import { SECOND } from '../kernel/clock.js';
+import { packageVersion } from '../kernel/package-files.js';
 
 /**
  * Metrics in the text format of Prometheus. prom-client is loaded only if they are enabled. No label contains what a client
@@ -81,11 +82,16 @@ export async function openMetrics(product: 'saas_backend' | 'idp', peers?: Metri
     labelNames: labels as readonly string[],
   });
 
-  /** Returns the function that counts. */
-  const counter = <L extends string = never>(
-    definition: MetricDefinition<L>,
-  ): ((labels: Labels<L>, count?: number) => void) => {
+  /** Returns the function that counts. @param initial the labels that are present, with 0, before the first event */
+  const counter = <L extends string = never>({
+    initial = [],
+    ...definition
+  }: MetricDefinition<L> & { initial?: readonly Labels<L>[] }): ((
+    labels: Labels<L>,
+    count?: number,
+  ) => void) => {
     const metric = new Counter({ ...configurationOf(definition), registers: [registry] });
+    for (const labels of initial) metric.inc(labels, 0);
     return (labels, count = 1) => metric.inc(labels, count);
   };
   /** Returns the function that records a duration. */
@@ -129,25 +135,31 @@ export async function openMetrics(product: 'saas_backend' | 'idp', peers?: Metri
     return AggregatorRegistry.aggregate([own, ...(await peers.collect(own))] as object[]).metrics();
   };
 
+  /** A value of this process. The response contains the sum over all processes of the port, or their maximum. */
+  const gauge = <L extends string = never>(
+    { combine = 'sum', ...definition }: MetricDefinition<L> & { combine?: 'sum' | 'max' },
+    read: () => readonly Sample<L>[],
+  ): void => {
+    const metric: InstanceType<typeof Gauge> = new Gauge({
+      ...configurationOf(definition),
+      aggregator: combine,
+      registers: [registry],
+      collect() {
+        for (const { labels, value } of read()) this.set(labels, value);
+      },
+    });
+    metric.reset();
+  };
+
+  const build = { version: packageVersion(), node: process.version };
+  gauge({ name: 'build_info', help: 'Always 1.', labels: ['version', 'node'], combine: 'max' }, () => [
+    { labels: build, value: 1 },
+  ]);
+
   return {
     counter,
     histogram,
-
-    /** A value of this process. The response contains the sum over all processes of the port, or their maximum. */
-    gauge<L extends string = never>(
-      { combine = 'sum', ...definition }: MetricDefinition<L> & { combine?: 'sum' | 'max' },
-      read: () => readonly Sample<L>[],
-    ) {
-      const gauge: InstanceType<typeof Gauge> = new Gauge({
-        ...configurationOf(definition),
-        aggregator: combine,
-        registers: [registry],
-        collect() {
-          for (const { labels, value } of read()) this.set(labels, value);
-        },
-      });
-      gauge.reset();
-    },
+    gauge,
 
     /**
      * A value in the store, which is the same for all processes. `read` is called for each response and has to be bounded. If it fails or
@@ -158,6 +170,7 @@ export async function openMetrics(product: 'saas_backend' | 'idp', peers?: Metri
       read: () => Promise<readonly Sample<L>[]>,
     ) {
       const configuration = configurationOf(definition);
+      countReadError({ metric: configuration.name }, 0);
       storeGauges.push(async (target) => {
         const samples = await inTime(read()).catch(() => null);
         if (!samples) return countReadError({ metric: configuration.name });
@@ -202,7 +215,7 @@ export async function metricsPlugin(
   fastify: FastifyTypebox,
   { metrics }: { metrics: Pick<Metrics, 'expose'> },
 ): Promise<void> {
-  const config = access('metrics', { duringMaintenance: true });
+  const config = access('metrics', { duringMaintenance: true, isProbe: true });
   fastify.get('/metrics', { config }, async (_request, reply) => {
     const { contentType, text } = await metrics.expose();
     return reply.type(contentType).send(text);

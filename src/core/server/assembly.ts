@@ -7,7 +7,7 @@ import { assumePortOf, type HostContext, responseRules } from '../http/host-cont
 import type { ResponseRules } from '../http/responses.js';
 import { type Guard, hostNext, registerRoutes } from '../http/routes.js';
 import { SECOND } from '../kernel/clock.js';
-import { type Health, healthPlugin, type Product } from '../ops/health.js';
+import { type Health, healthPlugin } from '../ops/health.js';
 import { type Metrics, metricsPlugin } from '../ops/metrics.js';
 import type { Store } from '../storage/collection.js';
 import { trackConnections } from './connections.js';
@@ -55,8 +55,6 @@ export interface Mounted {
 
 export interface Assembly<Values> extends Hardening {
   configuration: Resolved<Values>;
-  /** The name of the program in `/health`, for requests from this machine. */
-  product: Product;
   hostContext: HostContext;
   /** Registers the plugin. */
   mount(app: FastifyInstance): Promise<Mounted>;

@@ -1,10 +1,11 @@
 import { resolve } from 'node:path';
 import type { TProperties } from 'typebox';
 import { defineOptions, resolveOptions } from '../config/options.js';
+import { systemClock } from '../kernel/clock.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { StoreUnavailable } from '../storage/collection.js';
 import { engineOf } from '../storage/engines.js';
-import { existingFile } from '../storage/existing.js';
+import { existingFile, recordBackup } from '../storage/existing.js';
 import type { BackupProgress } from '../storage/sqlite/backup.js';
 import { storeOptions } from './options.js';
 
@@ -34,7 +35,7 @@ export const resolveStore = <P extends TProperties>(program: keyof typeof storeO
 export async function backup(
   program: keyof typeof storeOptions,
   file: string,
-  onProgress: BackupProgress = () => {},
+  { onProgress, onWarning }: { onProgress: BackupProgress; onWarning: (message: string) => void },
 ): Promise<void> {
   const { databaseUri: uri } = resolveStore(program, {}).values;
   const { name } = engineOf(uri);
@@ -45,4 +46,11 @@ export async function backup(
   const source = existingFile(uri);
   const { backupSqlite } = await import('../storage/sqlite/backup.js');
   await backupSqlite(source, resolve(file), onProgress);
+  try {
+    recordBackup(source, systemClock.now());
+  } catch (error) {
+    onWarning(
+      `The backup is complete, but its time cannot be recorded beside ${source}: ${(error as Error).message}`,
+    );
+  }
 }

@@ -10,17 +10,22 @@ import type { Resolved } from '../config/options.js';
 import { createRequestIdGenerator } from '../http/host-context.js';
 import { rejectMalformedRequest } from '../http/raw-request.js';
 import { describeRequest, type ResponseRules, sendError } from '../http/responses.js';
-import { hostNext, passToHost, wasPassedToHost } from '../http/routes.js';
+import { hostNext, passToHost, routeRules, wasPassedToHost } from '../http/routes.js';
 import { MINUTE, SECOND } from '../kernel/clock.js';
 import { type AppError, httpErrors, type Rendered } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
-import { createLogStream } from './log.js';
+import type { Product } from '../ops/health.js';
+import { createRequestIds, logTrace } from './correlation.js';
+import { createLogStream, logIdentity } from './log.js';
 import type { ServerConfiguration } from './options.js';
+import { createProxyMatcher } from './proxies.js';
 
 /** Creates the Fastify instance of a program, with every limit set. */
 
 export interface Hardening {
   server: Resolved<ServerConfiguration>;
+  /** The name of the program: in each line of the log, and in `/health` for requests from this machine. */
+  product: Product;
   random: Random;
   /** Renders an error without a request. */
   renderPlainError(error: AppError, requestId: string): Rendered;
@@ -34,18 +39,24 @@ const MAX_HEADERS = 100;
 
 /** Sets every limit that Node and Fastify leave open: slow or silent clients are disconnected within 15 seconds. */
 export function createHardened(
-  { server, random, renderPlainError }: Hardening,
+  { server, product, random, renderPlainError }: Hardening,
   rules: ResponseRules,
 ): FastifyInstance {
   const { logLevel, trustProxy } = server.values;
   const nextId = createRequestIdGenerator(random);
+  const isProxy = createProxyMatcher(trustProxy);
   const app = fastify({
     logger:
       logLevel === 'silent'
         ? false
-        : { level: logLevel, serializers: { req: describeRequest }, stream: createLogStream() },
+        : {
+            level: logLevel,
+            base: logIdentity(product),
+            serializers: { req: describeRequest },
+            stream: createLogStream(),
+          },
     logController: new RequestLogController(),
-    genReqId: nextId,
+    genReqId: createRequestIds(nextId, isProxy),
     trustProxy,
     bodyLimit: BODY_LIMIT,
     // On a slow disk, creating the collections takes longer than Fastify's default of ten seconds.
@@ -72,6 +83,7 @@ export function createHardened(
   });
   app.server.maxHeadersCount = MAX_HEADERS;
   app.addHook('onRequest', rejectAmbiguousRequest);
+  if (trustProxy) app.addHook('onRequest', logTrace(isProxy));
   // Node would respond with 417, but an unknown expectation may be ignored (RFC 9110 §10.1.1).
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   return app;
@@ -105,7 +117,7 @@ function hasValidHost({ rawHeaders, headers: { host }, httpVersion }: IncomingMe
   return hosts < 2 && HOST.test(host);
 }
 
-/** Logs one line per request, at its end. */
+/** Logs one line per request, at its end; those of probes that succeed at `debug`. */
 class RequestLogController extends LogController {
   override incomingRequest(): void {}
 
@@ -113,6 +125,8 @@ class RequestLogController extends LogController {
     if (wasPassedToHost(request)) return;
     const line = { req: request, statusCode: reply.statusCode, responseTime: reply.elapsedTime };
     if (error) reply.log.error({ ...line, err: error }, 'request errored');
+    else if (routeRules(request.routeOptions).isProbe && reply.statusCode < 400)
+      reply.log.debug(line, 'request completed');
     else reply.log.info(line, 'request completed');
   }
 }

@@ -1,4 +1,15 @@
 import { writeSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { packageVersion } from '../kernel/package-files.js';
+import type { Product } from '../ops/health.js';
+
+/** What each line of the log of a program contains. */
+export const logIdentity = (program: Product) => ({
+  pid: process.pid,
+  hostname: hostname(),
+  program,
+  version: packageVersion(),
+});
 
 /** Writes as many of the `bytes` as possible and returns their number. */
 export type Write = (bytes: Buffer) => number;

@@ -1,6 +1,8 @@
 import type { FastifyInstance } from 'fastify';
+import { SECOND } from '../kernel/clock.js';
 import type { AuditLog } from '../ops/audit.js';
-import { openMetrics } from '../ops/metrics.js';
+import { type Metrics, openMetrics } from '../ops/metrics.js';
+import { lastBackup } from '../storage/existing.js';
 import { type HostConnections, hostSource } from '../storage/host-database.js';
 import { type RateLimitConfiguration, ratesOf } from '../throttle/options.js';
 import { claimStore } from './claimed-store.js';
@@ -34,6 +36,7 @@ export async function openProductContext<A extends AuditLog>(
     ? await openMetrics(isIdp ? 'idp' : 'saas_backend', runtime.metricsPeers)
     : undefined;
   const source = hostSource(runtime, isIdp ? 'idp' : 'saas') ?? values.databaseUri;
+  if (metrics && typeof source === 'string' && source.startsWith('sqlite:')) measureBackup(metrics, source);
   const store = await openMeasuredStore(source, metrics, fastify.log);
   fastify.addHook('onClose', () => store.close());
   await rejectUnfinishedCopy(store);
@@ -47,4 +50,15 @@ export async function openProductContext<A extends AuditLog>(
   });
   followLifecycle(fastify, context, values);
   return context;
+}
+
+function measureBackup(metrics: Metrics, uri: string): void {
+  metrics.gauge(
+    {
+      name: 'backup_last_success_timestamp_seconds',
+      help: 'Unix time of the last backup by the command of the program; 0 if there was none.',
+      combine: 'max',
+    },
+    () => [{ labels: {}, value: (lastBackup(uri) ?? 0) / SECOND }],
+  );
 }

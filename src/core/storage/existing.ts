@@ -1,5 +1,5 @@
 /** Looks up the file of a store without creating it. */
-import { statSync } from 'node:fs';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { StoreUnavailable } from './collection.js';
 import { rejectFolder } from './sqlite/file.js';
@@ -44,6 +44,24 @@ export function missingFile(uri: string): string | null {
   } catch (error) {
     // Opening the store reports other errors.
     return (error as NodeJS.ErrnoException).code === 'ENOENT' ? file : null;
+  }
+}
+
+/** Where the file of a backup's time is, beside the database. */
+const backupRecordOf = (file: string): string => `${file}-backup`;
+
+/** Records when a backup was finished, for the metrics of the server. @throws if the folder is not writable */
+export const recordBackup = (file: string, at: number): void =>
+  writeFileSync(backupRecordOf(file), `${JSON.stringify({ finishedAt: at })}\n`);
+
+/** When the last backup of a store was finished, as Unix time in milliseconds; `undefined` if none is recorded. */
+export function lastBackup(uri: string): number | undefined {
+  if (uri === MEMORY || !uri.startsWith('sqlite:')) return undefined;
+  try {
+    return JSON.parse(readFileSync(backupRecordOf(fileOf(uri)), 'utf8')).finishedAt;
+  } catch {
+    // There was no backup, or the file is being written.
+    return undefined;
   }
 }
 

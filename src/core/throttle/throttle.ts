@@ -44,6 +44,7 @@ export function createThrottle(store: Store, options: ThrottleOptions) {
     name: 'throttle_refusals_total',
     help: 'Requests and attempts that a rate limit has rejected.',
     labels: ['limit'],
+    initial: [{ limit: 'requests' }],
   });
   const onRefusal = countRefusal && ((limit: string) => countRefusal({ limit }));
   const counters = createCounters(store, { clock, audit, onRefusal });

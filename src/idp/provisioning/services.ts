@@ -15,7 +15,7 @@ import type { PersonMails } from './mails.js';
 import { createOperatorRoles } from './operators.js';
 import { createPrincipals } from './principals.js';
 import { createRecovery } from './recovery.js';
-import { clientCollection, type EndSessions, principalCollection } from './store.js';
+import { clientCollection, type EndSessions, measurePrincipals, principalCollection } from './store.js';
 import { createVerification, type SignedIn } from './verification.js';
 
 export interface ProvisioningModuleOptions {
@@ -46,6 +46,7 @@ export function createProvisioningServices(context: ModuleContext, options: Prov
   const { store } = context;
   const { issuer, isSignupOpen, mails, adminToken, inviteToken = adminToken } = options;
   const collection = principalCollection(store);
+  if (context.metrics) measurePrincipals(context.metrics, collection);
   const addresses = createAddresses(collection, addressCollection(store));
   const uses = createAgentUses(agentUseCollection(store), context);
   const agents = createAgents(collection, { ...context, ...options, addresses, uses });

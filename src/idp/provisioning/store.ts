@@ -1,6 +1,7 @@
 import type { Clock } from '../../core/kernel/clock.js';
 import type { PublicJwk } from '../../core/kernel/public-jwk.js';
 import type { Effect } from '../../core/ops/commit.js';
+import type { Metrics } from '../../core/ops/metrics.js';
 import type { UsedLink } from '../../core/ops/used-links.js';
 import { type Collection, nullIfTaken, type Store } from '../../core/storage/collection.js';
 
@@ -292,4 +293,24 @@ export function createLastKnownAddress(store: Store) {
     },
     recall: async (): Promise<string | undefined> => (await addresses.findOne({ id }))?.url,
   };
+}
+
+const MAX_COUNTED_AGENTS = 10_000;
+
+/** Declares the metrics of the accounts. */
+export function measurePrincipals(metrics: Metrics, principals: PrincipalCollection): void {
+  metrics.storeGauge(
+    {
+      name: 'principals',
+      help: 'People and agents, with the handles of deleted ones; beyond 10,000 an estimate.',
+    },
+    async () => [{ labels: {}, value: (await principals.estimate()).count }],
+  );
+  metrics.storeGauge(
+    {
+      name: 'agents',
+      help: `Agents, with the handles of deleted ones, counted up to ${MAX_COUNTED_AGENTS}.`,
+    },
+    async () => [{ labels: {}, value: await principals.count({ kind: 'agent' }, MAX_COUNTED_AGENTS) }],
+  );
 }

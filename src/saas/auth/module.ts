@@ -59,6 +59,9 @@ export function createUsersModule(context: ModuleContext, options: UsersModuleOp
   const newUsers = { ...dependencies, storeUser: createStoreUser(dependencies) };
   const directory = createUserDirectory(newUsers);
   context.accountData.add({ delete: foreignHashes.forget });
+  context.metrics?.storeGauge({ name: 'users', help: 'Users; beyond 10,000 an estimate.' }, async () => [
+    { labels: {}, value: (await users.estimate()).count },
+  ]);
   return {
     userDocuments: users,
     directory,

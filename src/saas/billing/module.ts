@@ -18,7 +18,7 @@ import { createPaymentEvents } from './events/module.js';
 import type { EventRecovery } from './events/recovery.js';
 import { webhookPlugin } from './events/webhook.js';
 import { createBillingExport } from './export.js';
-import { createBillingFigures, createFigureJob } from './figures/service.js';
+import { createBillingFigures, createFigureJob, measureFigures } from './figures/service.js';
 import { createGrants } from './grants.js';
 import { createHoldings } from './holdings.js';
 import { createCatalog } from './plans/catalog.js';
@@ -81,6 +81,7 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
     product.jobs.add('organization-seats', createSeatJob(context, { holdings, subscription, changes }));
   const isConfigured = gateway !== undefined || context.webhookSecrets.length > 0;
   if (isConfigured) product.jobs.add('billing-figures', createFigureJob(context));
+  if (isConfigured && context.metrics) measureFigures(context.metrics, context);
   addJobs(product.jobs, context, { ...events, links, sync });
 
   return {

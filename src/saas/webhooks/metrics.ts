@@ -33,6 +33,7 @@ export function measureWebhooks(
     name: 'webhook_attempts_total',
     help: 'Attempts to deliver an event: delivered, refused by the endpoint, or unanswered.',
     labels: ['result'],
+    initial: [{ result: 'delivered' }, { result: 'refused' }, { result: 'unanswered' }],
   });
   return (result) => count({ result });
 }

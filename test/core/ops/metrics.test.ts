@@ -4,10 +4,11 @@ import Fastify from 'fastify';
 import t from 'tap';
 import { createIdentityServer } from '../../../src/idp/server.js';
 import { saasBackend } from '../../../src/index.js';
+import { figureCollections } from '../../../src/saas/billing/figures/store.js';
 import { createServer } from '../../../src/saas/server.js';
-import { basic, type SaasApp, SECRETS, saasApp, testOptions } from '../../kit/app.js';
+import { basic, type SaasApp, SECRETS, saasApp, storeOf, testOptions } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
-import { ON_FILE } from '../../kit/engine.js';
+import { isTested, ON_FILE } from '../../kit/engine.js';
 import { ADMIN_TOKEN, type IdpApp, idpApp, idpOptions } from '../../kit/idp.js';
 import { type Exposition, parseMetrics } from '../../kit/metrics.js';
 import { signWebhook } from '../../kit/sign-webhook.js';
@@ -149,6 +150,49 @@ t.test('the lag of a job and the backlog of a purge show that it does not run', 
   t.equal(metrics.value('saas_backend_purge_backlog_documents', { task: 'session-purge' }), 2);
 });
 
+t.test('counters with known labels, the build and the accounts are present from the start', async (t) => {
+  const app = await saasApp(t, { metrics: true, webhooks: true, settingsEncryptionKey: 'x'.repeat(43) });
+  const first = await scrape(app);
+  const present = {
+    job_runs_total: { task: 'session-purge', outcome: 'failure' },
+    purge_removed_documents_total: { task: 'session-purge' },
+    webhook_attempts_total: { result: 'refused' },
+    webhook_events_total: { outcome: 'failed' },
+    throttle_refusals_total: { limit: 'requests' },
+    scrape_errors_total: { metric: 'saas_backend_job_lag_seconds' },
+  };
+  for (const [name, labels] of Object.entries(present))
+    t.equal(first.value(`saas_backend_${name}`, labels), 0, name);
+  const { version } = JSON.parse(readFileSync(new URL('../../../../package.json', import.meta.url), 'utf8'));
+  t.equal(first.value('saas_backend_build_info', { version, node: process.version }), 1);
+  t.equal(first.value('saas_backend_users'), 0);
+  await app.signUp();
+  t.equal((await scrape(app)).value('saas_backend_users'), 1);
+
+  const idp = await idpApp(t, { metrics: true });
+  await idp.mintAgent();
+  const counted = await scrapeIdp(idp);
+  t.equal(counted.value('idp_build_info', { version, node: process.version }), 1);
+  t.equal(counted.value('idp_principals'), 1);
+  t.equal(counted.value('idp_agents'), 1);
+});
+
+t.test('subscriptions and the MRR are those of the last run of the job', async (t) => {
+  const app = await saasApp(t, { metrics: true });
+  const { dailyFigures } = figureCollections(await storeOf(t, app));
+  const rest = { at: 1, movements: {}, incomplete: 0, withoutPlan: 0, trials: {} };
+  await dailyFigures.insert({ id: '2026-01-01', statuses: { active: 9 }, mrr: { eur: 900 }, ...rest });
+  const statuses = { active: 3, trialing: 1 };
+  await dailyFigures.insert({ id: '2026-01-02', statuses, mrr: { eur: 4000, usd: 1500 }, ...rest });
+  const metrics = await scrape(app);
+  const values = (name: string, label: string) =>
+    metrics.series
+      .filter((one) => one.name === `saas_backend_${name}`)
+      .map(({ labels, value }) => [labels[label], value]);
+  t.same(Object.fromEntries(values('subscriptions', 'status')), statuses);
+  t.same(Object.fromEntries(values('mrr_minor_units', 'currency')), { eur: 4000, usd: 1500 });
+});
+
 t.test('a plugin serves its metrics below its prefix and counts no request of the host', async (t) => {
   const host = Fastify();
   t.teardown(() => host.close());
@@ -185,7 +229,11 @@ t.test('webhook events are counted by outcome', async (t) => {
   const outcomes = metrics.series
     .filter(({ name }) => name === 'saas_backend_webhook_events_total')
     .map(({ labels, value }) => [labels['outcome'], value]);
-  t.same(Object.fromEntries(outcomes), { unmatched: 1, duplicate: 1, ignored: 1, rejected: 1 });
+  t.same(
+    Object.fromEntries(outcomes),
+    { unmatched: 1, duplicate: 1, ignored: 1, rejected: 1, failed: 0, processed: 0, stale: 0 },
+    'those that did not occur are present with 0',
+  );
 });
 
 t.test('refusals of the throttle are counted by limit', async (t) => {
@@ -266,12 +314,12 @@ t.test('a scrape succeeds while the store fails, and guesses are still limited',
 });
 
 t.test(
-  'metrics have names of Prometheus, and docs/metrics.md and the dashboard name exactly them',
+  'metrics have names of Prometheus; docs/metrics.md names exactly them, and dashboard and alerts no others',
   async (t) => {
     const read = (name: string) => readFileSync(new URL(`../../../../${name}`, import.meta.url), 'utf8');
     const settingsEncryptionKey = 'x'.repeat(43);
     const saas = await saasApp(t, { metrics: true, webhooks: true, settingsEncryptionKey });
-    const idp = await idpApp(t, { metrics: true });
+    const idp = await idpApp(t, { metrics: true, emailSmtpUrl: 'smtp://127.0.0.1:9' });
     const scraped = [await scrape(saas), await scrapeIdp(idp)] as const;
     const exposed = scraped.flatMap(({ types }) => [...types.keys()]);
     t.ok(
@@ -289,15 +337,23 @@ t.test(
       .map((name) => /^(?:saas_backend|idp)_(.*)/.exec(name)?.[1])
       .filter((name) => name !== undefined);
     const documented = [...read('docs/metrics.md').matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name);
-    t.same(documented.sort(), [...new Set(own)].sort());
+    const absent = isTested('sqlite') ? [] : ['backup_last_success_timestamp_seconds'];
+    t.same(documented.sort(), [...new Set([...own, ...absent])].sort());
     const dashboard = read('examples/grafana-dashboard.json');
     const used = [...dashboard.matchAll(/\$\{product\}_(\w+)/g)].map(([, name = '']) =>
       name.replace(/_bucket$/, ''),
     );
-    t.ok(used.length > 10);
+    const alerts = read('examples/prometheus-rules.yml').replace(/^ +summary: .*$/gm, '');
+    const watched = [...alerts.matchAll(/\b(?:saas_backend|idp)_\w+/g)].map(([name]) => name);
+    t.ok(used.length > 20 && watched.length > 20);
     t.same(
-      used.filter((name) => !own.includes(name)),
+      used.filter((name) => ![...own, ...absent].includes(name)),
       [],
+    );
+    t.same(
+      watched.filter((name) => !exposed.includes(name) && !absent.some((one) => name.endsWith(one))),
+      [],
+      'of each product itself',
     );
   },
 );

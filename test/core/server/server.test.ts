@@ -38,18 +38,74 @@ t.test('slow and silent clients are disconnected', { buffered: true }, async (t)
 });
 
 t.test(
+  'what a trusted proxy says of a request is in the log, and nothing else',
+  { buffered: true },
+  async (t) => {
+    const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
+    const traceparent = `00-${trace}-00f067aa0ba902b7-01`;
+    const start = async (more: object) => {
+      const options = { ...testOptions(temporaryFolder(t)), logLevel: 'debug', ...more };
+      const program = startProgram(t, compiled('test/kit/saas-server.js'), {
+        args: [JSON.stringify(options)],
+      });
+      const url = await program.url();
+      return async (headers: Record<string, string>, path = '/api/settings/public') => {
+        const answer = await fetch(url + path, { headers });
+        const id = answer.headers.get('x-request-id') ?? '';
+        const lines = () => program.lines.filter((line) => line.includes(`"reqId":"${id}"`));
+        await waitUntil('the request is logged', async () => lines().length > 0);
+        return { id, log: JSON.parse(lines().at(-1) ?? '') };
+      };
+    };
+    const behindProxy = await start({ trustProxy: ['127.0.0.1'] });
+    t.match(await behindProxy({ 'x-request-id': 'edge-1.a:b=c', traceparent }), {
+      id: 'edge-1.a:b=c',
+      log: {
+        reqId: 'edge-1.a:b=c',
+        trace_id: trace,
+        program: 'saas-backend',
+        version: /^\d+\./,
+        pid: Number,
+      },
+    });
+    for (const id of ['a b', 'a"b', 'a{b', 'x'.repeat(129), '', 'a, b'])
+      t.match(await behindProxy({ 'x-request-id': id }), { id: /^req_/ }, id);
+    const wrong = [
+      traceparent.toUpperCase(),
+      `${traceparent}-more`,
+      traceparent.replace(/^00/, 'ff'),
+      traceparent.replace(trace, '0'.repeat(32)),
+      traceparent.replace('00f067aa0ba902b7', '0'.repeat(16)),
+      traceparent.slice(1),
+      ` ${traceparent}, ${traceparent}`,
+    ];
+    for (const one of wrong) t.notOk((await behindProxy({ traceparent: one })).log.trace_id, one);
+    const later = await behindProxy({ traceparent: `${traceparent.replace(/^00/, 'cc')}-more` });
+    t.equal(later.log.trace_id, trace, 'a later version of the header');
+
+    const alone = await start({});
+    const untrusted = await alone({ 'x-request-id': 'edge-1', traceparent });
+    t.match(untrusted.id, /^req_/, 'a client is no proxy');
+    t.notOk(untrusted.log.trace_id);
+
+    t.equal((await behindProxy({}, '/health')).log.level, 20, 'a probe that succeeds is logged at debug');
+    t.equal((await behindProxy({})).log.level, 30);
+  },
+);
+
+t.test(
   'the log has one line of JSON for each request, with an ID of the server and the route',
   { buffered: true },
   async (t) => {
     const options = { ...testOptions(temporaryFolder(t)), logLevel: 'info' };
     const program = startProgram(t, compiled('test/kit/saas-server.js'), { args: [JSON.stringify(options)] });
     const headers = { 'x-request-id': 'chosen{"level":60}' };
-    await fetch(`${await program.url()}/api/health?x=chosen`, { headers });
+    await fetch(`${await program.url()}/api/settings/public?x=chosen`, { headers });
     const [line] = await program.printed(/^.*"request completed".*$/);
     t.notMatch(line, 'chosen');
     t.match(JSON.parse(line), {
       reqId: /^req_/,
-      req: { method: 'GET', route: '/api/health', ip: '127.0.0.1' },
+      req: { method: 'GET', route: '/api/settings/public', ip: '127.0.0.1' },
       statusCode: 200,
       responseTime: Number,
     });

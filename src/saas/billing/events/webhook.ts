@@ -8,7 +8,7 @@ import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
 import { isLiveKey } from '../options.js';
 import { WebhookAnswer } from '../schemas.js';
-import type { EventOutcome } from '../store.js';
+import { EVENT_OUTCOMES, type EventOutcome } from '../store.js';
 import type { EventProcessor } from './processor.js';
 import { parseEvent } from './provider-objects.js';
 
@@ -35,6 +35,7 @@ export function createWebhook(
     name: 'webhook_events_total',
     help: 'Deliveries of payment events by outcome.',
     labels: ['outcome'],
+    initial: [...EVENT_OUTCOMES, 'duplicate', 'rejected', 'failed'].map((outcome) => ({ outcome })),
   });
 
   const process = async ({ signature, body, ip }: Delivery): Promise<WebhookOutcome> => {

@@ -1,5 +1,6 @@
 import { HOUR, SECOND, timesOf } from '../../../core/kernel/clock.js';
 import type { Job } from '../../../core/ops/jobs.js';
+import type { Metrics } from '../../../core/ops/metrics.js';
 import type { BillingContext } from '../context.js';
 import type { FigureDependencies } from './job.js';
 import { type DailyFigures, MOVEMENTS } from './store.js';
@@ -45,3 +46,31 @@ export const createFigureJob = (deps: FigureDependencies): Job => ({
     await updateFigures(deps, lease);
   },
 });
+
+/** Declares the metrics of the business: the latest figures of the job, at most an hour old. */
+export function measureFigures(
+  metrics: Metrics,
+  { dailyFigures }: Pick<BillingContext, 'dailyFigures'>,
+): void {
+  const latest = async () => (await dailyFigures.page({ sort: 'id', desc: true, limit: 1 })).items[0];
+  metrics.storeGauge(
+    { name: 'subscriptions', help: 'Subscriptions by status, without ended ones.', labels: ['status'] },
+    async () =>
+      Object.entries((await latest())?.statuses ?? {}).map(([status, value]) => ({
+        labels: { status },
+        value,
+      })),
+  );
+  metrics.storeGauge(
+    {
+      name: 'mrr_minor_units',
+      help: 'Monthly recurring revenue in the smallest unit of each currency.',
+      labels: ['currency'],
+    },
+    async () =>
+      Object.entries((await latest())?.mrr ?? {}).map(([currency, value]) => ({
+        labels: { currency },
+        value,
+      })),
+  );
+}
