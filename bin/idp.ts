@@ -38,7 +38,7 @@ await run({
     'idp backup "/backups/$(date +%F).db"',
   ),
   storeVariable: 'IDP_DATABASE_URI',
-  examine: async () => (await import('../src/idp/doctor.js')).examineIdp(),
+  examine: async (sendMailTo) => (await import('../src/idp/doctor.js')).examineIdp(sendMailTo),
   loadCollections: async () => (await import('../src/idp/collections.js')).declareIdpCollections,
   createServer: async (options) => (await import('../src/idp/server.js')).createIdentityServer(options),
   async createSetupLink({ fastify }) {

@@ -38,7 +38,8 @@ export interface Program<Values = any> {
   examples: string;
   /** The variable that names the store, for error messages. */
   storeVariable: string;
-  examine(): Promise<Finding[]>;
+  /** @param sendMailTo receives a test mail */
+  examine(sendMailTo?: string): Promise<Finding[]>;
   /** Imports the function that declares all collections of the product. */
   loadCollections(): Promise<(store: Store) => void>;
   /** Imports the server, which no other command needs. */

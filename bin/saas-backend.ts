@@ -26,7 +26,7 @@ await run({
     'saas-backend backup "/backups/$(date +%F).db"',
   ),
   storeVariable: 'DATABASE_URI',
-  examine: async () => (await import('../src/saas/doctor.js')).examineSaas(),
+  examine: async (sendMailTo) => (await import('../src/saas/doctor.js')).examineSaas(sendMailTo),
   loadCollections: async () => (await import('../src/saas/collections.js')).declareSaasCollections,
   createServer: async (options) => (await import('../src/saas/server.js')).createServer(options),
   introduce({ fastify, configuration: { values, generated } }, url) {

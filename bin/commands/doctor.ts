@@ -1,20 +1,36 @@
+import { InvalidArgumentError } from 'commander';
+import { Email, matchesSchema } from '../../src/core/http/schemas.js';
 import type { Finding } from '../../src/core/server/doctor.js';
 import type { CommandLine, CommonOptions } from '../command.js';
 import type { Program } from '../program.js';
 import { say, style } from '../terminal.js';
 
-const DESCRIPTION = `Check the configuration, the store and the port as a start does, and explain each problem and warning. \
-The command changes nothing and prints no secret. It exits with 1 when a problem would keep the server from starting.`;
+const DESCRIPTION = `Check the configuration, the store and the port as a start does, the certificate of the public address and the services \
+that are used, and explain each problem and warning. The command changes nothing and prints no secret. It exits with 1 when a problem would keep the server from starting.`;
 
 export function define(command: CommandLine, program: Program): void {
   command
     .description(DESCRIPTION)
-    .examples(`${program.name} doctor`, `${program.name} doctor --json`)
-    .action((options: CommonOptions) => examine(program, options));
+    .option('--send-mail-to <address>', 'Send a test mail to this address', parseAddress)
+    .examples(
+      `${program.name} doctor`,
+      `${program.name} doctor --send-mail-to you@example.com`,
+      `${program.name} doctor --json`,
+    )
+    .action((options: DoctorOptions) => examine(program, options));
 }
 
-async function examine(program: Program, { json }: CommonOptions): Promise<void> {
-  const findings = await program.examine();
+interface DoctorOptions extends CommonOptions {
+  sendMailTo?: string;
+}
+
+function parseAddress(text: string): string {
+  if (matchesSchema(text, Email)) return text;
+  throw new InvalidArgumentError('Use an e-mail address, like you@example.com.');
+}
+
+async function examine(program: Program, { json, sendMailTo }: DoctorOptions): Promise<void> {
+  const findings = await program.examine(sendMailTo);
   const count = (level: Finding['level']) => findings.filter((finding) => finding.level === level).length;
   const [problems, warnings] = [count('problem'), count('warning')];
   if (problems > 0) process.exitCode = 1;

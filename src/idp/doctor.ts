@@ -1,21 +1,23 @@
 import { type ConfigurationWarning, collectProblems } from '../core/config/configuration-error.js';
 import type { Resolved } from '../core/config/options.js';
+import { systemClock } from '../core/kernel/clock.js';
 import { requestDocument } from '../core/outbound/documents.js';
 import { createOutbound } from '../core/outbound/request.js';
+import { examineCertificate } from '../core/server/certificate.js';
 import { diagnose, type Finding } from '../core/server/doctor.js';
 import { idpServerSchema, resolveServer, type ServerConfiguration } from '../core/server/options.js';
 import { readCollection } from '../core/storage/inspect.js';
 import { allOf, pagesOf } from '../core/storage/pages.js';
-import { examineMailServer } from '../shared/email/doctor.js';
+import { examineMailBacklog, examineMailServer } from '../shared/email/doctor.js';
 import { type IssuerDependencies, readKeySet } from './oidc/identity-assertions/key-set.js';
 import { hasMailServer, type IdpConfiguration, idpSchema, idpWarnings, resolveIdp } from './options.js';
 import type { ClientCollection, PrincipalCollection } from './provisioning/store.js';
 import type { ResourceCollection, ResourceDocument } from './resources/store.js';
 import { signUpWarnings } from './resources/warnings.js';
 
-/** Reports what a start of idp would encounter. */
-export async function examineIdp(): Promise<Finding[]> {
-  let values: IdpConfiguration | undefined;
+/** Reports what a start of idp would encounter. @param sendMailTo receives a test mail */
+export async function examineIdp(sendMailTo?: string): Promise<Finding[]> {
+  let config: Resolved<IdpConfiguration> | undefined;
   const findings = await diagnose({
     product: 'idp',
     schemas: [idpSchema, idpServerSchema],
@@ -25,7 +27,7 @@ export async function examineIdp(): Promise<Finding[]> {
         () => resolveServer('idp', idpServerSchema, {}, {}),
         () => resolveIdp({}, false),
       );
-      values = idp.config.values;
+      config = idp.config;
       return [server, idp.config];
     },
     warningsOf,
@@ -34,11 +36,14 @@ export async function examineIdp(): Promise<Finding[]> {
   const storeOpens = findings.every(
     ({ level, about }) => level !== 'problem' || about !== 'IDP_DATABASE_URI',
   );
-  if (values === undefined) return findings;
-  const { databaseUri, es256Key } = values;
+  if (config === undefined) return findings;
+  const { values } = config;
+  const { databaseUri, es256Key, publicUrl } = values;
   return [
     ...findings,
-    ...(await examineMailServer(values, 'IDP_')),
+    ...(await examineCertificate(publicUrl, { about: 'IDP_PUBLIC_URL', now: systemClock.now() })),
+    ...(await examineMailServer(config, { prefix: 'IDP_', publicUrl, sendMailTo })),
+    ...(storeOpens ? await examineMailBacklog(databaseUri) : []),
     ...(storeOpens && es256Key === undefined ? await examineClients(databaseUri) : []),
     ...(storeOpens ? examineResources(await readResources(databaseUri), values) : []),
     ...(storeOpens ? await examineIssuers(values) : []),

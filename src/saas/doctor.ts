@@ -7,10 +7,11 @@ import type { Resolved } from '../core/config/options.js';
 import { systemClock } from '../core/kernel/clock.js';
 import { systemRandom } from '../core/kernel/secrets.js';
 import { createPasswords } from '../core/passwords/hasher.js';
+import { examineCertificate } from '../core/server/certificate.js';
 import { diagnose, type Finding } from '../core/server/doctor.js';
 import { resolveServer, type ServerConfiguration, saasServerSchema } from '../core/server/options.js';
 import { readCollection } from '../core/storage/inspect.js';
-import { examineMailServer } from '../shared/email/doctor.js';
+import { examineMailBacklog, examineMailServer } from '../shared/email/doctor.js';
 import { configuredAgents } from './agents/schemas.js';
 import { countForeignHashes } from './auth/import/foreign-hashes.js';
 import type { Users } from './auth/store.js';
@@ -34,9 +35,9 @@ import {
 } from './billing/usage/reports.js';
 import { resolveSaas, type SaasConfiguration, saasSchema, saasWarnings } from './options.js';
 
-/** Reports what a start of saas-backend would encounter. */
-export async function examineSaas(): Promise<Finding[]> {
-  let values: SaasConfiguration | undefined;
+/** Reports what a start of saas-backend would encounter. @param sendMailTo receives a test mail */
+export async function examineSaas(sendMailTo?: string): Promise<Finding[]> {
+  let config: Resolved<SaasConfiguration> | undefined;
   let agents: ReturnType<typeof configuredAgents>;
   const findings = await diagnose({
     product: 'saas-backend',
@@ -47,7 +48,7 @@ export async function examineSaas(): Promise<Finding[]> {
         () => resolveServer('saas-backend', saasServerSchema, {}, {}),
         () => resolveSaas({}, false),
       );
-      values = saas.config.values;
+      config = saas.config;
       agents = configuredAgents(saas.config.values);
       return [server, saas.config];
     },
@@ -55,10 +56,15 @@ export async function examineSaas(): Promise<Finding[]> {
     unwrapHealth: (answer) => (answer as { data?: unknown } | null)?.data,
   });
   const storeOpens = findings.every(({ level, about }) => level !== 'problem' || about !== 'DATABASE_URI');
-  if (values === undefined) return findings;
-  const services = [...(await examineMailServer(values, '')), ...(await examineProvider(values))];
+  if (config === undefined) return findings;
+  const { values } = config;
+  const { databaseUri, publicUrl } = values;
+  const services = [
+    ...(await examineCertificate(publicUrl, { about: 'PUBLIC_URL', now: systemClock.now() })),
+    ...(await examineMailServer(config, { prefix: '', publicUrl, sendMailTo })),
+    ...(await examineProvider(values)),
+  ];
   if (!storeOpens) return [...findings, ...services];
-  const { databaseUri } = values;
   const warnings = [
     ...(await examineForeignHashes(databaseUri)),
     ...(await examineUsage(databaseUri)),
@@ -68,6 +74,7 @@ export async function examineSaas(): Promise<Finding[]> {
   return [
     ...findings,
     ...services,
+    ...(await examineMailBacklog(databaseUri)),
     ...applicableWarnings(warnings).map((advice): Finding => ({ level: 'warning', ...advice })),
     ...(agents ? await examineIssuer(agents) : []),
   ];

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
   closeSync,
@@ -10,10 +11,12 @@ import {
   writeSync,
 } from 'node:fs';
 import { createServer } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { join, resolve } from 'node:path';
 import t, { type Test } from 'tap';
 import { DAY, HOUR } from '../../src/core/kernel/clock.js';
+import { examineCertificate } from '../../src/core/server/certificate.js';
 import type { Finding } from '../../src/core/server/doctor.js';
 import { openStore } from '../../src/core/storage/open.js';
 import { loadDriver } from '../../src/core/storage/sqlite/driver.js';
@@ -22,6 +25,7 @@ import { clientCollection } from '../../src/idp/provisioning/store.js';
 import { userCollection } from '../../src/saas/auth/store.js';
 import { customerCollection, subscriptionCollection } from '../../src/saas/billing/store.js';
 import { type UsageDocument, usageCollection } from '../../src/saas/billing/usage/reports.js';
+import { type MailDocument, mailCollection } from '../../src/shared/email/store.js';
 import { saasApp } from '../kit/app.js';
 import { runProgram } from '../kit/command-line.js';
 import { foreignIssuer } from '../kit/identity-assertions.js';
@@ -48,11 +52,22 @@ const SAAS_PRODUCTION = {
 const BCRYPT = `$2b$10$${'a'.repeat(53)}`;
 
 /** What the doctor finds with these variables alone. */
-async function doctor(t: Test, product: Product, env: Record<string, string>, cwd = temporaryFolder(t)) {
+async function doctor(
+  t: Test,
+  product: Product,
+  env: Record<string, string>,
+  cwd = temporaryFolder(t),
+  more: readonly string[] = [],
+) {
   const list = () => readdirSync(cwd, { recursive: true, encoding: 'utf8' });
   const before = list();
   const ports = { PORT: '0', IDP_PORT: '0' };
-  const { code, out: text } = await runProgram(product, ['doctor', '--json'], { ...ports, ...env }, { cwd });
+  const { code, out: text } = await runProgram(
+    product,
+    ['doctor', '--json', ...more],
+    { ...ports, ...env },
+    { cwd },
+  );
   const { healthy, findings } = JSON.parse(text) as { healthy: boolean; findings: Finding[] };
   const created = list().filter((name) => !before.includes(name));
   t.same(created, [], 'nothing is created');
@@ -105,6 +120,134 @@ t.test('the doctor and the start name a mail server that does not accept e-mails
   await program.printed(/"reason":"E[A-Z]+ at CONN.*the mail server does not accept e-mails/);
 });
 
+t.test('a test mail is sent on request only', async (t) => {
+  const sink = await mailSink(t);
+  for (const [product, prefix] of [
+    [SAAS, ''],
+    [IDP, 'IDP_'],
+  ] as const) {
+    const env = { [`${prefix}EMAIL_SMTP_URL`]: sink.url, [`${prefix}FROM_EMAIL`]: 'no-reply@app.example' };
+    const before = sink.mails.length;
+    await doctor(t, product, env);
+    t.equal(sink.mails.length, before);
+    const { text } = await doctor(t, product, env, undefined, ['--send-mail-to', 'ada@example.com']);
+    t.match(text, /accepted the test mail to ada@example\.com/);
+    t.match(sink.mails.at(-1), { to: ['ada@example.com'], raw: /^Subject: Test mail of /m });
+    const refused = await doctor(
+      t,
+      product,
+      { [`${prefix}EMAIL_SMTP_URL`]: 'smtp://127.0.0.1:9' },
+      undefined,
+      ['--send-mail-to', 'ada@example.com'],
+    );
+    t.ok(refused.warnings.includes(`${prefix}EMAIL_SMTP_URL`));
+  }
+  const wrong = await runProgram(SAAS, ['doctor', '--send-mail-to', 'ada'], {}, { cwd: temporaryFolder(t) });
+  t.match(wrong, { code: 2, err: /Use an e-mail address/ });
+});
+
+t.test('e-mails that no server sends are a warning', async (t) => {
+  const cwd = temporaryFolder(t);
+  const DATABASE_URI = `sqlite:${join(cwd, 'app.db')}`;
+  const store = await openStore(DATABASE_URI);
+  const mails = mailCollection(store);
+  const mail = { template: 'verify-email', status: 'pending', createdAt: 1, values: {} };
+  const add = (id: string, dueAt?: number) =>
+    mails.insert({ ...mail, id, key: id, ...(dueAt && { dueAt }) } as unknown as MailDocument);
+  await add('later', Date.now() + HOUR);
+  await add('done');
+  await store.ready();
+  t.notMatch((await doctor(t, SAAS, { DATABASE_URI }, cwd)).warnings, ['e-mails']);
+  await add('late', Date.now() - HOUR);
+  await store.close();
+  t.match(
+    (await doctor(t, SAAS, { DATABASE_URI }, cwd)).text,
+    /"about":"e-mails","message":"due .*not sent: 1"/,
+  );
+});
+
+t.test('the certificate of the public address is looked at as browsers do', async (t) => {
+  const folder = temporaryFolder(t);
+  const issue = async (name: string, days: number) => {
+    const [cert, key] = [join(folder, `${name}-${days}.pem`), join(folder, `${name}-${days}.key`)];
+    const kind = [
+      '-newkey',
+      'ec',
+      '-pkeyopt',
+      'ec_paramgen_curve:prime256v1',
+      '-nodes',
+      '-days',
+      String(days),
+    ];
+    const names = ['-subj', `/CN=${name}`, '-addext', `subjectAltName=DNS:${name}`];
+    execFileSync('openssl', ['req', '-x509', ...kind, ...names, '-keyout', key, '-out', cert], {
+      stdio: 'pipe',
+    });
+    const server = createTlsServer({ cert: readFileSync(cert), key: readFileSync(key) });
+    t.teardown(() => server.close());
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    return { cert, url: `https://localhost:${(server.address() as AddressInfo).port}` };
+  };
+  const [valid, short, other] = [
+    await issue('localhost', 60),
+    await issue('localhost', 7),
+    await issue('x.example', 60),
+  ];
+  const found = async (product: Product, { url, cert }: { url: string; cert?: string }) => {
+    const about = product === IDP ? 'IDP_PUBLIC_URL' : 'PUBLIC_URL';
+    // Node reads the variable at the start of a process.
+    const program = startProgram(t, compiled(`bin/${product}.js`), {
+      args: ['doctor', '--json'],
+      cwd: folder,
+      env: { PORT: '0', IDP_PORT: '0', [about]: url, ...(cert && { NODE_EXTRA_CA_CERTS: cert }) },
+    });
+    t.equal(await program.ended(), 0);
+    const { findings } = JSON.parse(program.lines.at(-1) ?? '') as { findings: Finding[] };
+    return findings.find((finding) => finding.about === about && /certificate|reached/.test(finding.message));
+  };
+  for (const product of [SAAS, IDP] as const)
+    t.match(await found(product, valid), { level: 'ok', message: /has a valid certificate until 20/ });
+  const remedy = /\.$/;
+  t.match(await found(SAAS, short), {
+    level: 'warning',
+    message: /has a certificate that ends on 20/,
+    remedy,
+  });
+  t.match(await found(SAAS, other), {
+    level: 'warning',
+    message: /browsers refuse: ERR_TLS_CERT_ALTNAME/,
+    remedy,
+  });
+  const untrusted = await found(SAAS, { url: valid.url });
+  t.match(untrusted, { level: 'warning', message: /browsers refuse: DEPTH_ZERO_SELF_SIGNED/, remedy });
+  const closed = await found(IDP, { url: 'https://127.0.0.1:9' });
+  t.match(closed, { level: 'warning', message: /cannot be reached with TLS.*: ECONNREFUSED/, remedy });
+  t.equal(
+    await found(SAAS, { url: 'http://localhost:9' }),
+    undefined,
+    'nothing is asked of an address without TLS',
+  );
+  const later = { about: 'PUBLIC_URL', now: Date.now() + 90 * DAY };
+  t.match(await examineCertificate(valid.url, later), [{ level: 'warning', message: /that ended on 20/ }]);
+});
+
+t.test('a clock that differs from that of the payment provider is a warning', async (t) => {
+  let skew = 0;
+  const provider = createServer((_request, response) => {
+    const date = new Date(Date.now() + skew).toUTCString();
+    response.writeHead(200, { 'content-type': 'application/json', date });
+    response.end(JSON.stringify({ object: 'list', data: [], has_more: false, url: '/' }));
+  });
+  t.teardown(() => provider.close());
+  await once(provider.listen(0, '127.0.0.1'), 'listening');
+  const PAYMENT_API_URL = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`;
+  const env = { PAYMENT_API_URL, PAYMENT_SECRET_KEY: 'sk_test_Qm3xT7' };
+  t.notOk((await doctor(t, SAAS, env)).warnings.includes('clock'));
+  skew = -HOUR;
+  const { text } = await doctor(t, SAAS, env);
+  t.match(text, /"about":"clock","message":"is \d{4} seconds ahead of that of the payment provider"/);
+});
+
 t.test('neither program uses the store of the other', async (t) => {
   const cwd = temporaryFolder(t);
   const env = { DATABASE_URI: 'sqlite:one.db', IDP_DATABASE_URI: 'sqlite:one.db' };
@@ -131,7 +274,7 @@ t.test('risky settings are warnings', async (t) => {
     warnings.toSorted(),
     words(`
     ADMIN_PASSWORD BILLING_PRICES CORS_ORIGIN DATABASE_URI EMAIL_API_KEY PAYMENT_SECRET_KEY
-    PAYMENT_SECRET_KEY PAYMENT_WEBHOOK_SECRET TRUST_PROXY`),
+    PAYMENT_SECRET_KEY PAYMENT_WEBHOOK_SECRET PUBLIC_URL TRUST_PROXY`),
   );
   t.match(text, /could not be tried, because the payment provider does not respond/);
   t.notMatch(text, /Qm3xT7|b7d1f0c2/);
@@ -146,6 +289,7 @@ t.test('risky settings are warnings', async (t) => {
     'IDP_ADMIN_TOKEN',
     'IDP_DISABLE_SIGNUP',
     'IDP_EMAIL_SMTP_URL',
+    'IDP_PUBLIC_URL',
     'IDP_TRUSTED_EMAIL_DOMAINS',
     'IDP_TRUST_PROXY',
   ]);

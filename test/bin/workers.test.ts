@@ -169,7 +169,7 @@ t.test('workers that end at their start are replaced at growing intervals of up 
 
 t.test('every worker responds with the metrics of all workers', async (t) => {
   const password = 'a password of the operator';
-  const env = { METRICS: 'true', ADMIN_PASSWORD: password };
+  const env = { METRICS: 'true', ADMIN_PASSWORD: password, LOG_LEVEL: 'debug' };
   const { program, url } = await startWorkers(t, SAAS, ['--json'], env);
   const headers = { authorization: basic('admin', password), connection: 'close' };
   const scrape = async () => {
@@ -179,18 +179,18 @@ t.test('every worker responds with the metrics of all workers', async (t) => {
   };
   const health = async () => {
     const metrics = await scrape();
-    return metrics.sum('saas_backend_http_requests_total', { route: '/jwks', status: '200' });
+    return metrics.sum('saas_backend_http_requests_total', { route: '/health', status: '200' });
   };
   const [first = 0, second = 0] = listening(program);
   const served = (worker: number, route: string) =>
     program.lines.filter((line) => line.includes(`"pid":${worker}`) && line.includes(`"${route}"`)).length;
   const REQUESTS = 40;
   for (let count = 0; count < REQUESTS; count++) {
-    await fetch(`${url}/jwks`, { headers: { connection: 'close' } });
+    await fetch(`${url}/health`, { headers: { connection: 'close' } });
   }
   await waitUntil(
     'both workers have served',
-    () => served(first, '/jwks') > 0 && served(second, '/jwks') > 0,
+    () => served(first, '/health') > 0 && served(second, '/health') > 0,
   );
   while (served(first, '/metrics') === 0 || served(second, '/metrics') === 0)
     t.equal(await health(), REQUESTS);
@@ -207,7 +207,7 @@ t.test('every worker responds with the metrics of all workers', async (t) => {
     if (!response) return false;
     const text = await response.text();
     t.equal(
-      parseMetrics(text).sum('saas_backend_http_requests_total', { route: '/jwks', status: '200' }),
+      parseMetrics(text).sum('saas_backend_http_requests_total', { route: '/health', status: '200' }),
       REQUESTS,
     );
     return true;

@@ -14,6 +14,7 @@ const MAX_DIFFERENCE_MS = 5 * SECOND;
 export async function clockProblem(
   serverTime: () => Promise<number | null>,
   clock: Clock,
+  whose = 'database server',
 ): Promise<{ differenceMs: number; message: string; remedy: string } | null> {
   const before = clock.now();
   const there = await serverTime();
@@ -24,7 +25,7 @@ export async function clockProblem(
   const direction = differenceMs > 0 ? 'ahead of' : 'behind';
   return {
     differenceMs,
-    message: `is ${Math.round(Math.abs(differenceMs) / SECOND)} seconds ${direction} that of the database server`,
+    message: `is ${Math.round(Math.abs(differenceMs) / SECOND)} seconds ${direction} that of the ${whose}`,
     remedy: 'Synchronize the clocks of all machines (NTP): tokens, codes and limits depend on them.',
   };
 }

@@ -10,6 +10,7 @@ import type { EmailConfiguration } from './schemas.js';
 import {
   createSmtpTransport,
   DeliveryError,
+  type DeliveryResult,
   type Message,
   smtpSettings,
   type Transport,
@@ -45,6 +46,31 @@ export async function mailServerProblem(
   } catch (error) {
     if (!(error instanceof DeliveryError)) throw error;
     return error.message;
+  } finally {
+    await transport.close();
+  }
+}
+
+/** Sends a mail at once, without the outbox. Returns what happened. @throws DeliveryError */
+export async function sendTestMail(
+  resolved: Resolved<EmailConfiguration>,
+  { to, publicUrl, clock }: { to: string; publicUrl: string; clock: Clock },
+): Promise<DeliveryResult> {
+  const { hostname } = new URL(publicUrl);
+  const { fromEmail = `no-reply@${hostname}`, fromName = hostname, emailReplyTo: replyTo } = resolved.values;
+  const quiet = () => undefined;
+  const log = { info: quiet, warn: quiet, error: quiet };
+  const transport = openTransport(resolved, { publicUrl, clock, log });
+  const text = `A test of the mail settings of ${publicUrl}. If you can read it, e-mails arrive; see whether it is in the folder for spam.`;
+  const message: Message = {
+    template: 'test',
+    from: { name: fromName, address: fromEmail },
+    ...(replyTo !== undefined && { replyTo }),
+    ...{ to, subject: `Test mail of ${hostname}`, text, html: `<p>${text}</p>` },
+    messageId: `<test-${clock.now()}@${hostname}>`,
+  };
+  try {
+    return await transport.send(message, AbortSignal.timeout(4 * VERIFICATION_MS));
   } finally {
     await transport.close();
   }

@@ -6,7 +6,8 @@ import type { MailName } from './templates.js';
 
 /** A mail that is ready to be sent. */
 export interface Message {
-  template: MailName;
+  /** `test` is the mail of `doctor`, which has no template. */
+  template: MailName | 'test';
   from: { name: string; address: string };
   /** Where replies go, if not to `from`. */
   replyTo?: string;

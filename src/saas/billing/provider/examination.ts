@@ -1,5 +1,7 @@
 import type Stripe from 'stripe';
 import { applicableWarnings, type ConfigurationWarning } from '../../../core/config/configuration-error.js';
+import { systemClock } from '../../../core/kernel/clock.js';
+import { clockProblem } from '../../../core/server/clock-check.js';
 import { createAccountSetup, missingEventTypes } from './account-setup.js';
 import { createProviderCall, type ProviderCall, TIMEOUTS } from './client.js';
 import { asObject, asText, type Json } from './json.js';
@@ -61,8 +63,14 @@ async function warningsOf({
       missing.push(permission);
       return null;
     });
+  /** By the header of the response that the provider sends first. */
+  let clock: Awaited<ReturnType<typeof clockProblem>> = null;
   for (const [permission, request] of Object.entries(PERMISSIONS))
-    await asPermitted(permission, call(request));
+    clock ??= await clockProblem(
+      async () => dateOf(await asPermitted(permission, call(request))),
+      systemClock,
+      'payment provider',
+    );
   const endpoints = await asPermitted('Webhook Endpoints', setup.webhookEndpoints());
   const portal = await asPermitted('Customer portal', setup.portalSettings());
   const canReadPrices = !missing.includes('Prices');
@@ -73,6 +81,7 @@ async function warningsOf({
       `lacks permissions to read: ${missing.join(', ')}`,
       'Give them to the restricted key in the dashboard (docs/billing-operation.md#permissions-of-a-restricted-key).',
     ],
+    [clock !== null, 'clock', clock?.message ?? '', clock?.remedy ?? ''],
     ...(endpoints && webhookUrl !== undefined ? endpointWarnings(endpoints, webhookUrl) : []),
     ...(canReadPrices ? await priceWarnings(call, prices) : []),
     ...(canReadPrices ? keyWarnings(await setup.pricesOfKeys(lookupKeys), lookupKeys) : []),
@@ -83,6 +92,13 @@ async function warningsOf({
       'Save them once in the dashboard under Settings, Billing, Customer portal, or create them with saas-backend billing push.',
     ],
   ];
+}
+
+/** The time at the provider; null without a valid header. */
+function dateOf(answer: unknown): number | null {
+  const { headers } = Object(Object(answer).lastResponse) as { headers?: Record<string, string> };
+  const time = Date.parse(headers?.['date'] ?? '');
+  return Number.isNaN(time) ? null : time;
 }
 
 function unanswered({ statusCode, code, message }: Stripe.errors.StripeError): ConfigurationWarning {
