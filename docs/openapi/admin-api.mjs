@@ -122,12 +122,53 @@ export const adminOrganizations = {
   ]),
 };
 
+const subscription = (verb, summary, more = {}) => [
+  `POST /admin/api/subscriptions/:id/${verb}`,
+  {
+    summary,
+    ...more,
+    errors: [
+      ...[...NOT_FOUND, ...PROVIDER, 'SUBSCRIPTION_NOT_FOUND', 'SUBSCRIPTION_NOT_CHANGEABLE'],
+      ...(more.errors ?? []),
+    ],
+  },
+];
+
 export const adminOther = {
   'GET /admin/api/overview': { id: 'adminGetOverview', summary: 'The figures of the overview' },
   'GET /admin/api/subscriptions': {
     id: 'adminListSubscriptions',
     summary: 'Subscriptions',
     description: PAGED,
+  },
+  ...Object.fromEntries([
+    subscription('change-plan', 'Change the price of a subscription', {
+      id: 'adminChangePlan',
+      errors: ['PRICE_NOT_ALLOWED', 'CURRENCY_MISMATCH', 'PAYMENT_DECLINED'],
+    }),
+    subscription('extend-trial', 'End the trial of a subscription later', {
+      id: 'adminExtendTrial',
+      description: '`until` is the last day, in UTC.',
+    }),
+    subscription('coupon', 'Give a subscription the discount of a promotion code or a coupon', {
+      id: 'adminApplyCoupon',
+      errors: ['PROMOTION_NOT_VALID'],
+    }),
+    subscription('cancel', 'Cancel a subscription at the end of its period', {
+      id: 'adminCancelSubscription',
+    }),
+    subscription('resume', 'Take back the cancellation of a subscription, or end its pause', {
+      id: 'adminResumeSubscription',
+      errors: ['PAYMENT_DECLINED', 'PAYMENT_METHOD_REQUIRED'],
+    }),
+    subscription('cancel-now', 'End a subscription at once', { id: 'adminCancelSubscriptionNow' }),
+  ]),
+  'POST /admin/api/payments/:id/refund': {
+    id: 'adminRefundPayment',
+    summary: 'Refund a payment, or a part of it',
+    description:
+      'Amounts are in the smallest unit of the currency; without `amount`, what is left is refunded. `refundedAmount` is that of the payment as it was read, which makes a request that is sent again refund once.',
+    errors: [...NOT_FOUND, ...PROVIDER, 'REFUND_REFUSED', 'VERSION_CONFLICT'],
   },
   'GET /admin/api/payments': { id: 'adminListPayments', summary: 'Payments', description: PAGED },
   'GET /admin/api/billing/duplicate-subscriptions': {

@@ -2,6 +2,7 @@ import { isOrganizationId } from '../core/http/identity.js';
 import { httpErrors } from '../core/kernel/errors.js';
 import { auditActor, changeDetail, listedAuditCollection, type Operator } from '../core/ops/audit.js';
 import { createAuditSearch } from '../core/ops/audit-search.js';
+import type { BillingOperations } from './admin/billing-actions.js';
 import { createAdminModule } from './admin/module.js';
 import type { UserAdministration } from './admin/user-actions.js';
 import type { SaasBase } from './base.js';
@@ -34,6 +35,7 @@ export function createAdminArea(base: SaasBase, modules: SaasModules) {
     userSections: {
       billing: billing.records,
       purchases: { page: billing.purchases.page, schema: Purchase },
+      canRefund: values.paymentSecretKey !== undefined,
       mails: email.service,
       audit: context.audit,
       organizations: organizations?.organizations.listOf,
@@ -43,6 +45,7 @@ export function createAdminArea(base: SaasBase, modules: SaasModules) {
       schemas: { organization: OperatedOrganization, member: Member },
     },
     billing: billing.records,
+    operations: values.paymentSecretKey === undefined ? undefined : operationsOf(billing),
     webhooks: billing.eventLog,
     mails: email.administration,
     audit: createAuditSearch(listedAuditCollection(context.store)),
@@ -52,6 +55,12 @@ export function createAdminArea(base: SaasBase, modules: SaasModules) {
     installation: describeInstallation(config),
     pages,
   });
+}
+
+function operationsOf({ changes, refunds, plans }: SaasModules['billing']): BillingOperations {
+  const { configured, isPurchase } = plans;
+  const prices = configured && (() => [...configured].filter(([, plan]) => !isPurchase(plan)));
+  return { changes, refunds, prices };
 }
 
 function userAdministrationOf(

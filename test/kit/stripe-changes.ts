@@ -103,6 +103,13 @@ function updateOf(
   }
   const promotion = form.get('discounts[0][promotion_code]');
   if (promotion !== null) return { discount: `di_${promotion}` };
+  const coupon = form.get('discounts[0][coupon]');
+  if (coupon !== null)
+    return coupon === 'SPRING'
+      ? { discount: 'dc_SPRING' }
+      : (missing('discounts[0][coupon]') as { error: Json });
+  const trialEnd = form.get('trial_end');
+  if (trialEnd !== null) return { trialEnd: Number(trialEnd), periodEnd: Number(trialEnd) };
   if (form.get('pause_collection') === '') return { pauseBehavior: null };
   if (found.schedule)
     return rejection(

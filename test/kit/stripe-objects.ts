@@ -212,6 +212,7 @@ export function chargeObject({ subscription, invoice, amount, charge, refunded }
   return {
     id: charge?.id,
     object: 'charge',
+    status: 'succeeded',
     customer: subscription.customer,
     payment_intent: charge?.intent,
     created: charge?.created,

@@ -68,8 +68,8 @@ export function expanded(world: World, subscription: WorldSubscription, paths: r
   if (paths.includes('schedule') && schedule) object['schedule'] = world.schedules.get(schedule);
   if (paths.includes('latest_invoice') && latestInvoice) object['latest_invoice'] = invoiceOf(latestInvoice);
   if (paths.includes('discounts.source.coupon') && discount) {
-    const coupon = { name: 'Launch', percent_off: 20 };
-    const promotion_code = discount.slice('di_'.length);
+    const coupon = { id: 'SPRING', name: 'Launch', percent_off: 20 };
+    const promotion_code = discount.startsWith('di_') ? discount.slice('di_'.length) : null;
     object['discounts'] = [{ id: discount, object: 'discount', promotion_code, source: { coupon } }];
   }
   return object;

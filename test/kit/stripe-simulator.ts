@@ -165,7 +165,12 @@ export class World {
   #refund(payment: WorldPayment): void {
     const rest = payment.amount - payment.refunded;
     if (rest === 0) return;
-    payment.refunded += this.dice.happens(0.5) ? rest : Math.ceil(rest / 2);
+    this.refund(payment, this.dice.happens(0.5) ? rest : Math.ceil(rest / 2));
+  }
+
+  /** What the seller refunds of a payment. */
+  refund(payment: WorldPayment, amount: number): void {
+    payment.refunded += amount;
     this.#publish('charge.refunded', payment.subscription.version, chargeObject(payment));
   }
 

@@ -12,6 +12,7 @@ import {
   type WorldPayment,
 } from './stripe-objects.js';
 import { lineItemsOf, purchaseChargeObject } from './stripe-purchases.js';
+import { refundRoutes } from './stripe-refunds.js';
 import { expanded, scheduleRoutes } from './stripe-schedules.js';
 import type { World } from './stripe-simulator.js';
 
@@ -213,12 +214,6 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       const { invoice, ...charge } = chargeObject(found);
       return charge;
     },
-    'GET /v1/invoice_payments': (call) => {
-      const intent = call.query.get('payment[payment_intent]');
-      const found = paymentOf(({ charge }) => charge?.intent === intent);
-      const payment = { type: 'payment_intent', payment_intent: intent };
-      return listOf(found ? [{ id: 'inpay_1', invoice: found.invoice, payment }] : [], call);
-    },
     'GET /v1/invoices': (call) =>
       listOf(
         invoices.filter(({ customer }) => customer === call.query.get('customer')),
@@ -277,6 +272,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
         [...customers.values()].some((one) => one['id'] === id && one['invoice_settings'] !== undefined),
     }),
     ...scheduleRoutes(world),
+    ...refundRoutes(world),
   };
 
   const server = createServer(async (request, response) => {
@@ -332,7 +328,7 @@ function statusOf({ error }: Json): number {
   return type === 'card_error' ? 402 : code === 'resource_missing' ? 404 : 400;
 }
 
-const rejected = (error: Json): Json => ({
+export const rejected = (error: Json): Json => ({
   error: { type: 'invalid_request_error', message: 'The request was rejected.', ...error },
 });
 

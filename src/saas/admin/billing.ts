@@ -11,12 +11,14 @@ export interface BillingPagesOptions {
   billing: BillingRecords;
   resolveUser: ResolveUser;
   ownerColumn: Column<SubscriptionRecord | PaymentRecord>;
+  /** Whether the payment provider can be asked for refunds. */
+  canRefund: boolean;
 }
 
 /** The lists of subscriptions and payments. */
 export async function billingPagesPlugin(
   fastify: FastifyTypebox,
-  { console, billing, resolveUser, ownerColumn }: BillingPagesOptions,
+  { console, billing, resolveUser, ownerColumn, canRefund }: BillingPagesOptions,
 ): Promise<void> {
   const search = {
     label: 'Search',
@@ -68,7 +70,7 @@ export async function billingPagesPlugin(
         ['voided', 'Voided'],
       ]),
     ],
-    columns: [ownerColumn, ...paymentColumns],
+    columns: [ownerColumn, ...paymentColumns, ...(canRefund ? [refundColumn] : [])],
     item: billing.schemas.payment,
     read: read(billing.payments),
     empty:
@@ -135,6 +137,15 @@ export const paymentColumns: readonly Column<PaymentRecord>[] = [
   { label: 'Time', text: ({ at }) => at, kind: 'time' },
   idColumn,
 ];
+
+/** The action on a payment, in lists. */
+export const refundColumn: Column<PaymentRecord> = {
+  label: 'Action',
+  text: ({ refundableAmount, email }: PaymentRecord) =>
+    refundableAmount > 0 && email !== null ? 'Refund' : null,
+  href: ({ id, refundableAmount }: PaymentRecord) => (refundableAmount > 0 ? `payments/${id}/refund` : null),
+  only: 'page',
+};
 
 /** An amount in the currency's smallest unit, such as `29.00 EUR`: with as many decimals as the currency has. */
 export function writeAmount(amount: number | null, currency: string | null): string | null {

@@ -9,8 +9,9 @@ import { type Column, registerList } from '../../shared/console-kit/lists.js';
 import type { OperatedOrganization } from '../organizations/administration.js';
 import type { OrganizationsModule } from '../organizations/module.js';
 import type { Invitation, Member } from '../organizations/schemas.js';
+import { subscriptionLinks } from './billing-actions.js';
 import type { UserAdministration } from './user-actions.js';
-import { planFacts, sectionView } from './user-page.js';
+import { LISTED, planFacts, sectionView } from './user-page.js';
 import { section, sectionsOfOwner, type UserSectionSources } from './user-sections.js';
 import type { ResolveUser } from './users.js';
 
@@ -98,8 +99,9 @@ export async function organizationsPlugin(
     find: ({ id = '' }) => administration.find(id),
     async view(organization, root) {
       const { id, name, state } = organization;
-      const [customers, limits, ...tables] = await Promise.all([
+      const [customers, held, limits, ...tables] = await Promise.all([
         users.listCustomers(id),
+        sources.billing.subscriptions({ ownerId: id, limit: LISTED, after: undefined }),
         state === 'active' ? users.listLimits(id) : [],
         ...sections.map((one) => sectionView(one, id, root)),
       ]);
@@ -107,7 +109,7 @@ export async function organizationsPlugin(
         title: name,
         isPerson: true,
         facts: [...factsOf(organization), ...planFacts(organization, { limits, customers })],
-        actions: linksTo(organization, users),
+        actions: [...linksTo(organization, users), ...subscriptionLinks(held.items, root)],
         tables,
       };
     },

@@ -10,6 +10,7 @@ import type { CustomSettingsService } from '../settings/custom.js';
 import type { SettingsService } from '../settings/service.js';
 import { auditPagePlugin } from './audit.js';
 import { billingPagesPlugin, ownerColumnOf } from './billing.js';
+import { type BillingOperations, billingActionsPlugin } from './billing-actions.js';
 import { helpPlugin, type Installation } from './help.js';
 import { mailsPlugin } from './mails.js';
 import { organizationActionsPlugin } from './organization-actions.js';
@@ -28,6 +29,8 @@ export interface AdminSources {
   users: UserAdministration;
   userSections: UserSectionSources;
   billing: BillingRecords;
+  /** Absent while no API key of the payment provider is configured. */
+  operations: BillingOperations | undefined;
   webhooks: EventLog;
   mails: MailAdministration;
   audit: AuditSearch;
@@ -81,7 +84,10 @@ export async function adminPlugin(fastify: FastifyTypebox, deps: AdminPluginOpti
     await fastify.register(organizationActionsPlugin, options);
   }
   const ownerColumn = ownerColumnOf(organizations !== undefined);
-  await fastify.register(billingPagesPlugin, { console, billing: deps.billing, resolveUser, ownerColumn });
+  const { billing, operations } = deps;
+  const canRefund = operations !== undefined;
+  await fastify.register(billingPagesPlugin, { console, billing, resolveUser, ownerColumn, canRefund });
+  if (operations) await fastify.register(billingActionsPlugin, { console, billing, operations, clock });
   await fastify.register(webhooksPlugin, { console, events: deps.webhooks, resolveUser });
   if (deps.endpoints) await fastify.register(deps.endpoints, { console });
   await fastify.register(mailsPlugin, { console, mails: deps.mails, resolveUser, clock });

@@ -282,9 +282,7 @@ export async function registerPlanActions<Owner extends Pick<OperatedUser, 'id' 
     button: 'Grant plan',
     fields: Type.Object({
       plan: Type.String({ accepts: 'the name of a plan', maxLength: 100, pattern: '^[\\w .-]+$' }),
-      until: Type.Optional(
-        Type.String({ accepts: 'a date, like 2027-01-31', pattern: '^\\d{4}-\\d{2}-\\d{2}$' }),
-      ),
+      until: Type.Optional(DayInput),
     }),
     inputs: [
       {
@@ -333,8 +331,13 @@ export async function registerPlanActions<Owner extends Pick<OperatedUser, 'id' 
   }
 }
 
+export const DayInput = Type.String({
+  accepts: 'a date, like 2027-01-31',
+  pattern: '^\\d{4}-\\d{2}-\\d{2}$',
+});
+
 /** The end of a day (UTC). @throws VALIDATION_ERROR if there is no such day, or it has ended */
-function endOf(date: string, now: number): number {
+export function endOf(date: string, now: number): number {
   const end = Date.parse(`${date}T00:00:00Z`) + DAY;
   const isDate = Number.isFinite(end) && toTimestamp(end - DAY).startsWith(date);
   if (!isDate || end <= now) {

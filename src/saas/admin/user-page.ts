@@ -11,6 +11,7 @@ import { type Column, registerList, tableOf, toMinute } from '../../shared/conso
 import type { SubscriptionRecord } from '../billing/records.js';
 import type { Purchase } from '../billing/schemas.js';
 import type { OperatedOrganization } from '../organizations/administration.js';
+import { subscriptionLinks } from './billing-actions.js';
 import { linksTo, type UserAdministration, userActionsPlugin } from './user-actions.js';
 import {
   createUserSections,
@@ -132,7 +133,7 @@ export async function userPagePlugin(
         answer: answerOf(user, held.items),
         timeline,
         facts: [...factsOf(user, users), ...planFacts(user, user)],
-        actions: linksTo(user, users),
+        actions: [...linksTo(user, users), ...subscriptionLinks(held.items, root)],
         download: {
           label: 'Export all data as JSON',
           action: `${id}/export`,
@@ -214,7 +215,8 @@ function answerOf(
   }
   const record = held.find((one) => one.status === status);
   if (!record) return { state: shown, headline, detail: 'no subscription' };
-  const { id, currentPeriodEnd, cancelAtPeriodEnd } = record;
+  const { id, currentPeriodEnd, cancelAtPeriodEnd, endedAt } = record;
+  if (endedAt !== null) return { state: shown, headline, detail: `ended ${dayOf(endedAt)}, ${id}` };
   const end = currentPeriodEnd === null ? '' : ` until ${dayOf(currentPeriodEnd)}`;
   const renews = cancelAtPeriodEnd ? ', then it ends' : '';
   return { state: shown, headline, detail: `${PERIODS[status] ?? status}${end} through ${id}${renews}` };
@@ -225,6 +227,9 @@ const PERIODS: Record<string, string> = {
   active: 'paid',
   trialing: 'trial',
   past_due: 'payment failed, period',
+  unpaid: 'unpaid after every attempt, period',
+  paused: 'paused, period',
+  incomplete: 'first payment not complete, period',
 };
 
 const dayOf = (timestamp: string) => LONG_DAY.format(Date.parse(timestamp));

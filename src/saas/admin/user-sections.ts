@@ -7,7 +7,7 @@ import type { PurchaseList } from '../billing/purchases.js';
 import type { BillingRecords } from '../billing/records.js';
 import type { Purchase } from '../billing/schemas.js';
 import type { OwnOrganization } from '../organizations/schemas.js';
-import { paymentColumns, subscriptionColumns, writeAmount } from './billing.js';
+import { paymentColumns, refundColumn, subscriptionColumns, writeAmount } from './billing.js';
 
 /** A list on the page of a user. */
 export interface UserSection<Item> {
@@ -23,6 +23,8 @@ export interface UserSection<Item> {
 export interface UserSectionSources {
   billing: BillingRecords;
   purchases: PurchasesSource;
+  /** Whether the payment provider can be asked for refunds. */
+  canRefund: boolean;
   mails: EmailService;
   audit: ListedAudit;
   /** The organizations of a user; absent if they are not enabled. */
@@ -70,7 +72,7 @@ export const section = <Item>(given: UserSection<Item>): UserSection<never> => g
 
 /** What a user or an organization has bought. */
 export function sectionsOfOwner(
-  { billing, purchases }: Pick<UserSectionSources, 'billing' | 'purchases'>,
+  { billing, purchases, canRefund }: Pick<UserSectionSources, 'billing' | 'purchases' | 'canRefund'>,
   kind: 'user' | 'organization',
 ): UserSection<never>[] {
   const first = (ownerId: string, limit: number) => ({ ownerId, limit, after: undefined });
@@ -84,7 +86,7 @@ export function sectionsOfOwner(
     }),
     section({
       title: 'Payments',
-      columns: paymentColumns,
+      columns: canRefund ? [...paymentColumns, refundColumn] : paymentColumns,
       read: async (id, limit) => (await billing.payments(first(id, limit))).items,
       empty: `The ${kind} has made no payment.`,
       path: (id) => `payments?q=${id}`,

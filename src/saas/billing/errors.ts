@@ -22,6 +22,10 @@ export const billingErrors = defineErrors({
     'The body of the event is no longer available: the provider keeps events for 30 days, and reading them needs PAYMENT_SECRET_KEY. Resync the user instead.',
   ],
   USAGE_KEY_REUSED: [409, 'Usage with this key was reported before, with another quantity. Use another key.'],
+  REFUND_REFUSED: [
+    409,
+    'The payment provider refuses this refund. Look at the payment in its dashboard, which says why.',
+  ],
   SUBSCRIPTION_NOT_CHANGEABLE: [409, 'The subscription cannot be changed in this way.'],
   CURRENCY_MISMATCH: [
     422,

@@ -48,8 +48,8 @@ export function createBillingExport(
 
 /** A payment with its times in ISO 8601, in the same order of fields whichever event was first. */
 function paymentRecord(payment: PaymentDocument): Record<string, unknown> {
-  const { id, ownerId, status, at, refundedAt, refunds, disputes, rev, reportedBy, recheckAt, ...rest } =
-    payment;
+  const { id, ownerId, status, at, refundedAt, refunds, disputes, rev, reportedBy, ...more } = payment;
+  const { recheckAt, operatorRefund, ...rest } = more;
   const facts = Object.fromEntries(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
   const reported = disputes?.map((dispute) => withTimes(dispute, 'at', 'closedAt'));
   const record = { id, ownerId, ...facts, status, refundedAt, disputes: reported, at };

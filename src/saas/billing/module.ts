@@ -30,6 +30,7 @@ import { createPurchaseList } from './purchases.js';
 import { createQuotas } from './quotas/service.js';
 import { type BillingJobDependencies, createBillingJobs } from './reconcile.js';
 import { createRecords } from './records.js';
+import { createRefunds } from './refunds.js';
 import { createResync } from './resync.js';
 import { createSeatJob } from './seat-job.js';
 import { createSeats } from './seats.js';
@@ -97,7 +98,8 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
     paymentEvents: context.paymentEvents,
     eventLog: events.eventLog,
     seats,
-    records: createRecords(context, links),
+    records: createRecords(context, writes),
+    refunds: createRefunds(context),
     /** Absent if neither an API key nor a webhook secret is configured. */
     figures: isConfigured ? createBillingFigures(context) : undefined,
     duplicates,

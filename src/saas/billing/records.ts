@@ -4,8 +4,10 @@ import type { Collection, DeclaredField, Page, Where } from '../../core/storage/
 import { readPage } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
 import type { CustomerLinks } from './customers/customers.js';
+import type { Holdings } from './holdings.js';
 import { Time } from './schemas.js';
 import type { PaymentDocument, SubscriptionDocument } from './store.js';
+import { OPERATOR_ACTIONS, operatorActionsOf } from './subscription/change-rules.js';
 
 /** Subscriptions and payments of all owners, for the operator. */
 export type BillingRecords = ReturnType<typeof createRecords>;
@@ -43,6 +45,9 @@ const SubscriptionRecord = Type.Object({
   currentPeriodEnd: Time,
   cancelAtPeriodEnd: Type.Boolean(),
   endedAt: Time,
+  trialEnd: Time,
+  /** What can be done with it at the payment provider; nothing without an API key. */
+  actions: Type.Array(Type.Enum(OPERATOR_ACTIONS)),
   /** As the provider states it: `cancellation_requested`, `payment_failed`, `payment_disputed`. */
   cancellationReason: NullableText,
   updatedAt: Timestamp,
@@ -56,6 +61,8 @@ const PaymentRecord = Type.Object({
   amount: Nullable(Type.Integer()),
   currency: NullableText,
   refundedAmount: Type.Integer(),
+  /** What is left to refund at the payment provider; 0 without an API key. */
+  refundableAmount: Type.Integer(),
   /** The status of the newest dispute. */
   dispute: NullableText,
   subscriptionId: NullableText,
@@ -66,8 +73,8 @@ const PaymentRecord = Type.Object({
 export type PaymentRecord = Static<typeof PaymentRecord>;
 
 export function createRecords(
-  { subscriptions, payments, owners, dashboardUrl }: BillingContext,
-  links: CustomerLinks,
+  { subscriptions, payments, owners, gateway, dashboardUrl }: BillingContext,
+  { links, holdings }: { links: CustomerLinks; holdings: Holdings },
 ) {
   /** A page of the newest records, which name the address of their owner. */
   const read = async <T extends Owned, R>(
@@ -99,6 +106,8 @@ export function createRecords(
         currentPeriodEnd: toTimestampOrNull(document.currentPeriodEnd),
         cancelAtPeriodEnd: document.cancelAtPeriodEnd,
         endedAt: toTimestampOrNull(document.endedAt),
+        trialEnd: toTimestampOrNull(document.trialEnd),
+        actions: gateway ? operatorActionsOf(holdings.ofSubscription(document)) : [],
         cancellationReason: document.cancellationReason ?? null,
         updatedAt: toTimestamp(document.updatedAt),
         dashboardUrl: dashboardUrl(document.id, document.livemode),
@@ -110,6 +119,7 @@ export function createRecords(
         amount: document.amount ?? null,
         currency: document.currency ?? null,
         refundedAmount: document.refundedAmount ?? 0,
+        refundableAmount: gateway ? leftOf(document) : 0,
         dispute: document.disputes?.at(-1)?.status ?? null,
         subscriptionId: document.subscriptionId ?? null,
         at: toTimestamp(document.at),
@@ -121,6 +131,10 @@ export function createRecords(
       (await links.list(ownerId)).map((id) => ({ id, dashboardUrl: dashboardUrl(id) })),
   };
 }
+
+/** What was paid and not refunded. */
+const leftOf = ({ status, amount = 0, refundedAmount = 0 }: PaymentDocument): number =>
+  status === 'paid' ? Math.max(0, amount - refundedAmount) : 0;
 
 type Owned = { id: string; ownerId: string; status: string };
 

@@ -263,6 +263,8 @@ export interface PaymentDocument {
   refundedAmount?: number;
   refundedAt?: number;
   disputes?: Dispute[];
+  /** What the last refund by an operator changes: the refunded amounts before and after it. */
+  operatorRefund?: string;
   /** When to ask the provider again which invoice the charge belongs to. */
   recheckAt?: number;
   /** The event that reported each fact first: another event about the same fact notifies no one again. */

@@ -34,7 +34,7 @@ export interface Action<Target, Fields extends TObject = TObject, Result = unkno
   /** @throws AppError; errors of the client are shown beside the form */
   run(target: Target, fields: Static<Fields>, by: Operator): Promise<Result>;
   /** The fields of the API from what was typed into the form. Default: the texts. */
-  fromForm?(typed: Record<string, string>): Static<Fields>;
+  fromForm?(typed: Record<string, string>, target: Target): Static<Fields>;
   /** The values in the form before the operator changes them. */
   values?(target: Target): Record<string, string>;
   /** Shows secrets of the result once, instead of returning to `returnTo`. */
@@ -62,13 +62,15 @@ export interface Input {
   name: string;
   label: string;
   hint?: string;
-  /** `lines`: several lines of text. */
-  type?: 'text' | 'email' | 'date' | 'number' | 'lines';
+  /** `lines`: several lines of text; `hidden`: what the form was rendered with. */
+  type?: 'text' | 'email' | 'date' | 'number' | 'lines' | 'hidden';
   isRequired?: boolean;
   maxLength?: number;
-  /** Choices of a select element. */
-  options?: readonly { value: string; label: string }[];
+  /** Choices of a select element; a function if they change while the process runs. */
+  options?: Choices | (() => Choices);
 }
+
+type Choices = readonly { value: string; label: string }[];
 
 const TEXT = {
   accepts: 'a text of at most 4096 characters without control characters',
@@ -123,9 +125,9 @@ export async function registerAction<Target, Fields extends TObject, Result = un
     forms.post(`/${path}`, { config, ...timeout, schema }, async (request, reply) => {
       const { token: _, ...body } = request.body as Record<string, string>;
       const given = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ''));
-      const fields: Record<string, unknown> = action.fromForm?.(given) ?? given;
-      const problems = action.fields ? problemsOf(action.fields, fields) : [];
       const target = await find(request.params as Record<string, string>);
+      const fields: Record<string, unknown> = action.fromForm?.(given, target) ?? given;
+      const problems = action.fields ? problemsOf(action.fields, fields) : [];
       let outcome = '';
       try {
         if (problems.length > 0) throw invalidFields(...problems);
@@ -221,6 +223,7 @@ async function sendForm<Target, Fields extends TObject, Result>(
   const { section, inputs = [], button, consequences, isDestructive } = action;
   const typed = action.typed?.(target);
   const all: readonly Input[] = typed === undefined ? inputs : [...inputs, confirmation(typed)];
+  const [hidden, shown] = [all.filter(isHidden), all.filter((input) => !isHidden(input))];
   const details = new Map((error?.details ?? []).map(({ path, message }) => [path, message]));
   const root = rootOf(request);
   return console.send(request, reply, {
@@ -235,12 +238,16 @@ async function sendForm<Target, Fields extends TObject, Result>(
       token: console.tokensOf(request).issue(),
       problems: error && details.size === 0 ? [error.message] : [],
       hasFieldErrors: details.size > 0,
-      inputs: all.map(({ options, type = 'text', ...input }) => ({
+      hidden: hidden.map(({ name }) => ({ name, value: given[name] ?? '' })),
+      inputs: shown.map(({ options, type = 'text', ...input }) => ({
         ...input,
         type,
         value: given[input.name] ?? '',
         problem: details.get(input.name),
-        choices: options?.map((option) => ({ ...option, isChosen: given[input.name] === option.value })),
+        choices: (typeof options === 'function' ? options() : options)?.map((option) => ({
+          ...option,
+          isChosen: given[input.name] === option.value,
+        })),
         isSelect: options !== undefined,
         isLines: type === 'lines',
       })),
@@ -248,6 +255,8 @@ async function sendForm<Target, Fields extends TObject, Result>(
     },
   });
 }
+
+const isHidden = ({ type }: Input): boolean => type === 'hidden';
 
 const confirmation = (expected: string): Input => ({
   name: 'confirm',

@@ -7,4 +7,22 @@ export default [
     replace: "if (request.method !== 'GET' && request.method !== 'HEAD')", by: 'if (false)',
     tests: [['saas/admin/admin', 'credentials that a browser sends by itself are not enough for a change']],
   },
+  {
+    name: 'two requests for one refund have keys of their own', file: 'saas/billing/refunds.ts',
+    in: 'createRefunds',
+    replace: '`refund-${charge.id}-${change}`', by: '`refund-${Math.random()}`',
+    tests: [['saas/admin/customer-billing', 'a refund that is sent again, and the same refund by two processes, are made once']],
+  },
+  {
+    name: 'a refund that is sent again is made again', file: 'saas/billing/refunds.ts',
+    in: 'createRefunds',
+    replace: 'if (charge.refundedAmount !== before)', by: 'if (false)',
+    tests: [['saas/admin/customer-billing', 'a refund that is sent again, and the same refund by two processes, are made once']],
+  },
+  {
+    name: 'operators change what belongs to no owner here', file: 'saas/admin/billing-actions.ts',
+    in: 'found',
+    replace: 'record === undefined || record.email === null', by: 'record === undefined',
+    tests: [['saas/admin/customer-billing', 'what belongs to no customer of this product cannot be reached by its ID']],
+  },
 ];

@@ -112,6 +112,12 @@ t.test(
       hasPaymentMethod: () => gateway.hasPaymentMethod('cus_1'),
       upcomingInvoice: () => gateway.upcomingInvoice('sub_1'),
       price: () => gateway.price('price_1'),
+      async chargeOf() {
+        const payment = { ownerId: 'usr_1', status: 'paid', at: 1, reportedBy: {}, rev: 1 } as const;
+        t.match(await gateway.chargeOf({ ...payment, id: 'ch_1' }), { id: 'ch_1', amount: Number });
+        for (const id of ['pi_1', 'in_1']) await gateway.chargeOf({ ...payment, id });
+      },
+      refund: () => gateway.refund({ charge: 'ch_1', amount: 100, reason: 'duplicate' }, 'key'),
       event: () => gateway.event('evt_1'),
       async changeSubscription() {
         const item = { itemId: 'si_1', priceId: 'price_1' };
@@ -127,7 +133,12 @@ t.test(
         await gateway.changeSubscription('sub_1', { kind: 'schedule', items, at: Date.UTC(2040, 0, 1) });
         await gateway.changeSubscription('sub_1', { kind: 'item', item: { priceId: 'price_2' }, proration });
         await gateway.changeSubscription('sub_1', { kind: 'remove-item', itemId: 'si_2', proration });
-        await gateway.changeSubscription('sub_1', { kind: 'discount', promotionCodeId: 'promo_1' });
+        await gateway.changeSubscription('sub_1', {
+          kind: 'discount',
+          discount: { promotion_code: 'promo_1' },
+        });
+        await gateway.changeSubscription('sub_1', { kind: 'discount', discount: { coupon: 'SPRING' } });
+        await gateway.changeSubscription('sub_1', { kind: 'trial-end', at: Date.UTC(2040, 0, 1) });
         await gateway.changeSubscription('sub_1', { kind: 'release', scheduleId: 'sub_sched_1' });
         await gateway.changeSubscription('sub_1', { kind: 'void', invoiceId: 'in_1' });
         await gateway.changeSubscription('sub_1', { kind: 'cancel-at', at: Date.UTC(2040, 0, 1) });

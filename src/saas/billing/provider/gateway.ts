@@ -16,6 +16,7 @@ import {
 } from './client.js';
 import { asInteger, asObject, asText, idOf, type Json } from './json.js';
 import { createMeterEvent, type MeterEvent } from './meter-events.js';
+import { createProviderRefunds } from './refunds.js';
 import {
   completeUntil,
   eachPage,
@@ -212,6 +213,8 @@ export function createGateway(secretKey: string, apiUrl: string | undefined, tim
       for (const found of all) objects.push(await withAllItems(call, requireSubscription(found)));
       return { objects, asOf: asOf ?? 0 };
     },
+
+    ...createProviderRefunds(call),
 
     /** What a charge belongs to, and what is refunded of it. Null if the provider has no such charge. */
     async charge(id: string) {

@@ -25,7 +25,8 @@ export const PRORATIONS = ['always_invoice', 'create_prorations', 'none'] as con
  * - `item`: changes price and quantity; what is invoiced at once must be paid. If the bank wants a confirmation, the change waits for it
  *   as a pending update
  * - `remove-item`: credits the rest of the period
- * - `discount`: adds the discount of a promotion code
+ * - `discount`: adds the discount of a promotion code or a coupon
+ * - `trial-end`: ends the trial at another time
  * - `schedule`: the items from the end of the period on
  * - `release`: ends a schedule and what it would have changed
  * - `void`: voids the invoice of a pending update, which ends the update
@@ -38,7 +39,8 @@ export const PRORATIONS = ['always_invoice', 'create_prorations', 'none'] as con
 export type SubscriptionChange =
   | { kind: 'item'; item: ItemChange; proration: Proration }
   | { kind: 'remove-item'; itemId: string; proration: Proration }
-  | { kind: 'discount'; promotionCodeId: string }
+  | { kind: 'discount'; discount: { promotion_code: string } | { coupon: string } }
+  | { kind: 'trial-end'; at: number }
   | { kind: 'schedule'; items: readonly ScheduledItem[]; at: number }
   | { kind: 'release'; scheduleId: string }
   | { kind: 'void'; invoiceId: string }
@@ -94,7 +96,11 @@ async function send(
       return subscriptions.update(id, { items, proration_behavior: change.proration }, options);
     }
     case 'discount':
-      return subscriptions.update(id, { discounts: [{ promotion_code: change.promotionCodeId }] }, options);
+      return subscriptions.update(id, { discounts: [change.discount] }, options);
+    case 'trial-end': {
+      const trial = { trial_end: Math.floor(change.at / 1000), proration_behavior: 'none' } as const;
+      return subscriptions.update(id, trial, options);
+    }
     case 'schedule': {
       const schedule = await subscriptionSchedules.create({ from_subscription: id }, options);
       const phases = phasesFor(asObject(schedule), change.items, change.at);

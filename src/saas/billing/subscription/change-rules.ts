@@ -67,6 +67,31 @@ export function actionsOf(
   return HELD_ACTIONS.filter((action) => actions[action]);
 }
 
+/** What operators can do with a subscription, as the admin area names it. */
+export const OPERATOR_ACTIONS = [
+  'change-plan',
+  'extend-trial',
+  'coupon',
+  'cancel',
+  'resume',
+  'cancel-now',
+] as const;
+
+/** The same as `actionsOf` for operators, who can do more. */
+export function operatorActionsOf(held: Holding): (typeof OPERATOR_ACTIONS)[number][] {
+  const own = new Set(actionsOf(held, { allowPause: false, hasChange: false }));
+  const { status = '', discountIds = [] } = held.subscription ?? {};
+  const actions = {
+    'change-plan': own.has('change'),
+    'extend-trial': status === 'trialing',
+    coupon: CANCELLABLE_LATER.includes(status) && discountIds.length === 0,
+    cancel: own.has('cancel'),
+    resume: own.has('resume'),
+    'cancel-now': own.has('cancel_now'),
+  };
+  return OPERATOR_ACTIONS.filter((action) => actions[action]);
+}
+
 /** @throws SUBSCRIPTION_NOT_CHANGEABLE */
 export function requireStatus(subscription: Json, allowed: readonly string[]): void {
   const status = statusOf(subscription);

@@ -1,4 +1,5 @@
-import { HOUR } from '../../../core/kernel/clock.js';
+import { toTimestamp } from '../../../core/http/schemas.js';
+import { DAY, HOUR } from '../../../core/kernel/clock.js';
 import { invalidFields } from '../../../core/kernel/errors.js';
 import { defined } from '../../../core/kernel/fields.js';
 import { fixedWindow } from '../../../core/throttle/throttle.js';
@@ -6,7 +7,7 @@ import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
 import { type Holdings, isRunning } from '../holdings.js';
 import { MAIN_FAMILY } from '../plans/plans.js';
-import { asInteger, asList, idOf, type Json } from '../provider/json.js';
+import { asInteger, asList, asObject, asTime, idOf, type Json } from '../provider/json.js';
 import { PRORATIONS, type Proration, type SubscriptionChange } from '../provider/subscription-changes.js';
 import type { Subscription } from '../schemas.js';
 import type { Seats } from '../seats.js';
@@ -60,6 +61,12 @@ export interface PromotionCodeOrder extends Target {
   code: string;
 }
 
+/** A later end of the trial. */
+export interface TrialExtension extends Target {
+  /** Unix time in milliseconds. */
+  until: number;
+}
+
 /** The end of a subscription. */
 export interface Cancellation extends Target {
   /** Default: `period_end`. */
@@ -74,7 +81,7 @@ export function createSubscriptionChanges(
   context: BillingContext,
   { holdings, seats, ...deps }: Omit<PerformDependencies, 'orders'> & { holdings: Holdings; seats: Seats },
 ) {
-  const { plans, config, throttle, requireGateway } = context;
+  const { plans, config, throttle, clock, requireGateway } = context;
   const orders = createOrders(context, { holdings, seats });
   const { mainItemOf, undoing } = orders;
   const prorationOf = (proration: Proration = config.billingProration ?? 'always_invoice') => {
@@ -179,7 +186,8 @@ export function createSubscriptionChanges(
     },
 
     /**
-     * Gives the discount of a promotion code to a subscription whose plan is sold with promotion codes and that has no discount yet.
+     * Gives the discount of a promotion code to a subscription whose plan is sold with promotion codes and that has no discount yet. An
+     * operator can give it to any plan, can name a coupon by its ID, and has no limit of attempts.
      * @throws PROMOTION_NOT_VALID, RATE_LIMITED
      */
     async applyPromotionCode(
@@ -188,23 +196,47 @@ export function createSubscriptionChanges(
       ...by: ChangedBy
     ): Promise<Subscription> {
       const gateway = requireGateway();
-      await throttle.countKey(PROMOTION_CODES, ownerId, by[0] ?? 'local');
+      const [ip = 'local', , operator] = by;
+      const isOperator = operator !== undefined;
+      if (!isOperator) await throttle.countKey(PROMOTION_CODES, ownerId, ip);
       const promotion = await gateway.promotionCode(code);
+      const promotionCodeId = idOf(promotion);
+      const coupon = isOperator ? { coupon: code } : undefined;
+      const discount = promotionCodeId === undefined ? coupon : { promotion_code: promotionCodeId };
       const next: NextChange = async (subscription, stored) => {
         requireStatus(subscription, CANCELLABLE_LATER);
         const { promotionCodes } = plans.checkoutOf(stored.priceId ?? '');
-        const promotionCodeId = idOf(promotion);
         const owner = idOf(promotion?.['customer']);
         const isOwn = owner === undefined || owner === idOf(subscription['customer']);
-        if (!promotionCodes || promotionCodeId === undefined || !isOwn)
-          throw billingErrors.PROMOTION_NOT_VALID();
+        if (!(promotionCodes || isOperator) || !discount || !isOwn) throw billingErrors.PROMOTION_NOT_VALID();
         const expanded = await gateway.expandedSubscription(stored.id);
         const discounts = asList(expanded?.['discounts']);
-        if (discounts.some((one) => idOf(one['promotion_code']) === promotionCodeId)) return null;
+        if (discounts.some((one) => isOf(one, discount))) return null;
         if (discounts.length > 0) throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE({ message: DISCOUNTED });
-        return undoing(subscription, stored) ?? { kind: 'discount', promotionCodeId };
+        return undoing(subscription, stored) ?? { kind: 'discount', discount };
       };
-      const describe = () => `promotion code ${idOf(promotion) ?? ''}`;
+      const describe = () => (promotionCodeId ? `promotion code ${promotionCodeId}` : `coupon ${code}`);
+      return perform({ ownerId, target, by, next, event: CHANGED, describe });
+    },
+
+    /** Ends the trial of a subscription later. Nothing is charged before. */
+    async extendTrial(
+      ownerId: string,
+      { until, ...target }: TrialExtension,
+      ...by: ChangedBy
+    ): Promise<Subscription> {
+      const next: NextChange = (subscription, stored) => {
+        requireStatus(subscription, ['trialing']);
+        const end = asTime(subscription['trial_end']) ?? 0;
+        if (end === until) return null;
+        if (end > until || until > clock.now() + MAX_TRIAL_MS)
+          throw invalidFields({
+            path: 'until',
+            message: `must be after ${toTimestamp(end)}, and within two years`,
+          });
+        return undoing(subscription, stored) ?? { kind: 'trial-end', at: until };
+      };
+      const describe = () => `trial until ${toTimestamp(until)}`;
       return perform({ ownerId, target, by, next, event: CHANGED, describe });
     },
 
@@ -272,6 +304,15 @@ const mainTarget = ({ subscriptionId }: Target) => defined({ family: MAIN_FAMILY
 const CHANGED = 'subscription.changed';
 
 const DISCOUNTED = 'The subscription has a discount already. One code can be used at a time.';
+
+/** As long as the provider permits a trial. */
+const MAX_TRIAL_MS = 730 * DAY;
+
+/** Whether a discount is that of a promotion code or a coupon. */
+const isOf = (one: Json, wanted: { promotion_code: string } | { coupon: string }): boolean =>
+  'coupon' in wanted
+    ? idOf(asObject(one['source'])['coupon'] ?? one['coupon']) === wanted.coupon
+    : idOf(one['promotion_code']) === wanted.promotion_code;
 
 /** Attempts of a user, so that codes cannot be guessed. */
 const PROMOTION_CODES = fixedWindow('promotion-code', 10, HOUR);

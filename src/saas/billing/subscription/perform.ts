@@ -1,4 +1,5 @@
 import type { ActingProgram } from '../../../core/http/identity.js';
+import { defined } from '../../../core/kernel/fields.js';
 import type { BillingContext } from '../context.js';
 import { billingErrors, isPaymentDeclined } from '../errors.js';
 import { asObject, idOf, type Json } from '../provider/json.js';
@@ -18,8 +19,11 @@ export type NextChange = (
   stored: SubscriptionDocument,
 ) => Promise<SubscriptionChange | null> | SubscriptionChange | null;
 
-/** From where a change is made, and by which program if it acts for the user: for the audit. Default: this server. */
-export type ChangedBy = [ip?: string, actor?: ActingProgram | undefined];
+/**
+ * From where a change is made, by which program if it acts for the user, and by which operator if one makes it: for the audit. Default:
+ * this server.
+ */
+export type ChangedBy = [ip?: string, actor?: ActingProgram | undefined, operator?: string];
 
 /** Longer than a change takes: if the process is killed meanwhile, a background job syncs the subscription. */
 const SYNC_DELAY_MS = 30_000;
@@ -64,7 +68,7 @@ export function createPerform(
 
   /** Makes the changes that the subscription needs, and stores the responses of the provider. */
   const perform = async ({ ownerId, target, by, next, ...named }: RequestedChange): Promise<Subscription> => {
-    const [ip = 'local', actor] = by;
+    const [ip = 'local', actor, operator] = by;
     const gateway = requireGateway();
     let stored = await orders.select(ownerId, target);
     const { id } = stored;
@@ -96,7 +100,8 @@ export function createPerform(
         throw error;
       });
       made.add(change.kind);
-      const record = audit.entry({ event, subject: ownerId, ip, ...(actor && { actor }), detail });
+      const who = { ip, ...defined({ actor, by: operator }) };
+      const record = audit.entry({ event, subject: ownerId, ...who, detail });
       stored = (await sync.apply(marked, state, { actor, record })).after;
     }
     if (made.size === 0) await sync.apply(stored, state);
