@@ -9,6 +9,7 @@ import { equalSecrets, systemRandom } from '../core/kernel/secrets.js';
 import { auditRetentionOption } from '../core/ops/audit.js';
 import { cronOption } from '../core/ops/cron.js';
 import { metricsOption } from '../core/ops/metrics.js';
+import { telemetryOption } from '../core/ops/telemetry.js';
 import { idpServerSchema, storeOptions } from '../core/server/options.js';
 import type { RuntimeOptions } from '../core/server/runtime-options.js';
 import { hostDatabaseProblem, hostDatabaseUri } from '../core/storage/host-database.js';
@@ -43,6 +44,7 @@ export const idpSchema = defineOptions({
   auditRetentionDays: auditRetentionOption('IDP_AUDIT_RETENTION_DAYS'),
   cronSecret: cronOption('IDP_CRON_SECRET'),
   metrics: metricsOption('IDP_METRICS', '`IDP_ADMIN_TOKEN` as the bearer token'),
+  telemetry: telemetryOption('IDP_TELEMETRY'),
 });
 export type IdpConfiguration = Static<typeof idpSchema>;
 

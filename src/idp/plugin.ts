@@ -46,8 +46,8 @@ export async function mountIdp(
   // All collections are declared here, so a faulty store prevents the start.
   await context.store.ready();
   if (!config.values.disableSignup) await logSignUpWarnings(modules.resources.service, context.log);
-  const { store, metrics } = context;
-  return { store, metrics: metrics && { metrics, guard: guards.metrics } };
+  const metrics = config.values.metrics ? context.metrics : undefined;
+  return { store: context.store, metrics: metrics && { metrics, guard: guards.metrics } };
 }
 
 /**

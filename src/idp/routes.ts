@@ -100,6 +100,7 @@ async function rulesOf(
       ? undefined
       : followHostProxy(fastify, { variable: 'IDP_TRUST_PROXY', value: runtime.proxyVariable }),
     onResponse: context.metrics?.observeResponse,
+    tracing: context.telemetry,
     renderError: createErrorRenderer(context.pages),
     meter: context.throttle.countRequest,
     callerSecret: context.values.callerSecret,
@@ -150,5 +151,6 @@ async function registerDescriptions(
   if (prefix !== '') await instance.register(healthPlugin, { store, wrap: (state) => state });
   if (values.cronSecret !== undefined) await instance.register(cronPlugin, context);
   // At the root, the server has the route.
-  if (metrics && (prefix !== '' || !isServer)) await instance.register(metricsPlugin, { metrics });
+  if (metrics && values.metrics && (prefix !== '' || !isServer))
+    await instance.register(metricsPlugin, { metrics });
 }

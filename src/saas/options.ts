@@ -11,6 +11,7 @@ import { equalSecrets, systemRandom } from '../core/kernel/secrets.js';
 import { auditRetentionOption } from '../core/ops/audit.js';
 import { cronOption } from '../core/ops/cron.js';
 import { metricsOption } from '../core/ops/metrics.js';
+import { telemetryOption } from '../core/ops/telemetry.js';
 import { saasServerSchema, storeOptions } from '../core/server/options.js';
 import type { RuntimeOptions } from '../core/server/runtime-options.js';
 import { hostDatabaseProblem, hostDatabaseUri } from '../core/storage/host-database.js';
@@ -74,6 +75,7 @@ export const saasSchema = defineOptions({
   auditRetentionDays: auditRetentionOption('AUDIT_RETENTION_DAYS'),
   cronSecret: cronOption('CRON_SECRET'),
   metrics: metricsOption('METRICS', 'the credentials of the admin area'),
+  telemetry: telemetryOption('TELEMETRY'),
 });
 export type SaasConfiguration = Static<typeof saasSchema>;
 

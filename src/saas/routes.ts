@@ -50,7 +50,7 @@ export async function registerSaasRoutes(
   callers: CallerGuards,
 ): Promise<Mounted['metrics']> {
   const { fastify, context, runtime } = base;
-  const { metrics } = context;
+  const metrics = base.values.metrics ? context.metrics : undefined;
   const { admin, accountPages, agents } = modules;
   const byPeopleThemselves = (guard: UserGuard) => async (request: FastifyRequest) => {
     await guard(request);
@@ -74,13 +74,14 @@ export async function registerSaasRoutes(
 }
 
 async function commonRules(
-  { fastify, context: { store, metrics }, host, isPlugin, runtime, values }: SaasBase,
+  { fastify, context: { store, metrics, telemetry }, host, isPlugin, runtime, values }: SaasBase,
   guards: PluginRules['guards'],
 ) {
   return {
     ...responseRules(host),
     guards,
     onResponse: metrics?.observeResponse,
+    tracing: telemetry,
     callerSecret: values.callerSecret,
     storeTimeoutMs: store.requestTimeoutMs,
     bodyLimit: 100 * 1024,
@@ -138,7 +139,7 @@ async function openApi(base: SaasBase, { modules, rules }: SaasRoutesOptions): P
         const { apiDocsPlugin } = await import('../core/http/api-docs.js');
         await open.register(apiDocsPlugin, { product: 'saas-backend' });
       }
-      if (context.metrics) await open.register(metricsPlugin, { metrics: context.metrics });
+      if (context.metrics && values.metrics) await open.register(metricsPlugin, { metrics: context.metrics });
     });
     await api.register(billing.webhookPlugin);
     if (values.cronSecret !== undefined) await api.register(cronPlugin, context);

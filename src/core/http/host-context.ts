@@ -91,3 +91,13 @@ export function createRequestIdGenerator(random: Random): () => string {
   let count = 0;
   return () => `req_${process}${(count++).toString(36)}`;
 }
+
+/** `traceparent` (W3C Trace Context): version, trace, parent and flags; later versions may have more. */
+const TRACEPARENT = /^([\da-f]{2})-([\da-f]{32})-([\da-f]{16})-[\da-f]{2}(-.*)?$/;
+
+/** The trace that a `traceparent` names; `undefined` if it is not valid. */
+export function traceOf(traceparent: unknown): string | undefined {
+  const [, version, trace = '', span = '', rest] = TRACEPARENT.exec(String(traceparent)) ?? [];
+  const isValid = version !== undefined && version !== 'ff' && (version !== '00' || rest === undefined);
+  return isValid && /[^0]/.test(trace) && /[^0]/.test(span) ? trace : undefined;
+}

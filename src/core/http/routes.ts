@@ -41,6 +41,14 @@ export type Guard = onRequestAsyncHookHandler;
 /** For routes that authenticate the request themselves, by a password or token in the header or the body. */
 export const authenticatedByRoute: Guard = async () => {};
 
+/** Puts the work of requests into traces. */
+export interface RequestTracing {
+  /** The first hook of a route, within the trace of the request. */
+  within(hook: onRequestHookHandler, isPlugin: boolean): onRequestHookHandler;
+  resume: preValidationHookHandler;
+  end(request: FastifyRequest, reply: FastifyReply): void;
+}
+
 export interface PluginRules extends ResponseRules {
   /** Absolute path, `''` for the root. */
   prefix: string;
@@ -62,6 +70,7 @@ export interface PluginRules extends ResponseRules {
   observeRequest?: ((request: FastifyRequest) => void) | undefined;
   /** Called after each response of a route. */
   onResponse?: ((request: FastifyRequest, reply: FastifyReply) => void) | undefined;
+  tracing?: RequestTracing | undefined;
   /** Whether the instance belongs to a host, whose log and API description must not include the plugin's URLs. */
   isPlugin: boolean;
   /** What the API description of a host says about a route, `undefined` to hide it; absent: it hides every route. */
@@ -185,10 +194,11 @@ export async function registerRoutes(
   );
 }
 
-function observeResponses(fastify: FastifyTypebox, { onResponse }: PluginRules): void {
-  if (!onResponse) return;
+function observeResponses(fastify: FastifyTypebox, { onResponse, tracing }: PluginRules): void {
+  if (!onResponse && !tracing) return;
   fastify.addHook('onResponse', (request, reply, done) => {
-    if (!wasPassedToHost(request)) onResponse(request, reply);
+    if (!wasPassedToHost(request)) onResponse?.(request, reply);
+    tracing?.end(request, reply);
     done();
   });
 }
@@ -301,15 +311,21 @@ function guardRoutes(fastify: FastifyTypebox, rules: PluginRules, conflicts: Rou
       throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);
     }
     const counter = countRequestsOf(rules, unmetered);
+    const begin = beginResponse(rules, route);
     route.onRequest = [
-      ...[beginResponse(rules, route), identifyCaller(rules.callerSecret)],
+      ...[rules.tracing?.within(begin, isPlugin) ?? begin, identifyCaller(rules.callerSecret)],
       ...[counter, guard ?? [], route.onRequest ?? []].flat(),
     ];
     if (rules.storeTimeoutMs !== undefined) route.onResponse = [route.onResponse ?? [], endBudget].flat();
     if ([route.method].flat().every((method) => METHODS_WITHOUT_BODY.has(method))) return;
     route.preParsing = [readBody.preParsing, route.preParsing ?? []].flat();
     const resume = rules.storeTimeoutMs === undefined ? [] : resumeBudget;
-    route.preValidation = [resume, readBody.preValidation, route.preValidation ?? []].flat();
+    route.preValidation = [
+      rules.tracing?.resume ?? [],
+      resume,
+      readBody.preValidation,
+      route.preValidation ?? [],
+    ].flat();
   });
 }
 

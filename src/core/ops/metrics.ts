@@ -1,3 +1,4 @@
+import type { Meter, ObservableCallback } from '@opentelemetry/api';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Registry } from 'prom-client';
 import { Type } from 'typebox';
@@ -68,8 +69,13 @@ function registryOfProcess({ Registry, collectDefaultMetrics }: Client): Registr
   return processRegistry;
 }
 
-/** Loads prom-client. @param product the prefix of all names, except for those of Node.js */
-export async function openMetrics(product: 'saas_backend' | 'idp', peers?: MetricsPeers) {
+/**
+ * Loads prom-client.
+ *
+ * @param product the prefix of all names, except for those of Node.js
+ * @param meter of OpenTelemetry, which gets the same metrics except for those of Node.js
+ */
+export async function openMetrics(product: 'saas_backend' | 'idp', peers?: MetricsPeers, meter?: Meter) {
   const client = await import('prom-client');
   const { AggregatorRegistry, Counter, Gauge, Histogram, Registry } = client;
   const registry = new Registry();
@@ -91,8 +97,13 @@ export async function openMetrics(product: 'saas_backend' | 'idp', peers?: Metri
     count?: number,
   ) => void) => {
     const metric = new Counter({ ...configurationOf(definition), registers: [registry] });
-    for (const labels of initial) metric.inc(labels, 0);
-    return (labels, count = 1) => metric.inc(labels, count);
+    const exported = meter?.createCounter(`${product}_${definition.name}`, { description: definition.help });
+    const add = (labels: Labels<L>, count = 1) => {
+      metric.inc(labels, count);
+      exported?.add(count, labels);
+    };
+    for (const labels of initial) add(labels, 0);
+    return add;
   };
   /** Returns the function that records a duration. */
   const histogram = <L extends string>({
@@ -104,7 +115,15 @@ export async function openMetrics(product: 'saas_backend' | 'idp', peers?: Metri
   ) => void) => {
     const configuration = { ...configurationOf(definition), buckets: [...buckets], registers: [registry] };
     const metric = new Histogram(configuration);
-    return (labels, seconds) => metric.observe(labels, seconds);
+    const exported = meter?.createHistogram(configuration.name, {
+      description: definition.help,
+      unit: 's',
+      advice: { explicitBucketBoundaries: configuration.buckets },
+    });
+    return (labels, seconds) => {
+      metric.observe(labels, seconds);
+      exported?.record(seconds, labels);
+    };
   };
 
   const recordDuration = histogram({
@@ -135,6 +154,21 @@ export async function openMetrics(product: 'saas_backend' | 'idp', peers?: Metri
     return AggregatorRegistry.aggregate([own, ...(await peers.collect(own))] as object[]).metrics();
   };
 
+  const stopExports: (() => void)[] = [];
+  /** Gives the values of a gauge to OpenTelemetry whenever it exports. */
+  const exportGauge = <L extends string>(
+    { name, help }: MetricDefinition<L>,
+    read: () => readonly Sample<L>[] | Promise<readonly Sample<L>[]>,
+  ): void => {
+    const exported = meter?.createObservableGauge(`${product}_${name}`, { description: help });
+    if (!exported) return;
+    const observe: ObservableCallback = async (result) => {
+      for (const { labels, value } of await read()) result.observe(value, labels);
+    };
+    exported.addCallback(observe);
+    stopExports.push(() => exported.removeCallback(observe));
+  };
+
   /** A value of this process. The response contains the sum over all processes of the port, or their maximum. */
   const gauge = <L extends string = never>(
     { combine = 'sum', ...definition }: MetricDefinition<L> & { combine?: 'sum' | 'max' },
@@ -149,6 +183,7 @@ export async function openMetrics(product: 'saas_backend' | 'idp', peers?: Metri
       },
     });
     metric.reset();
+    exportGauge(definition, read);
   };
 
   const build = { version: packageVersion(), node: process.version };
@@ -171,12 +206,23 @@ export async function openMetrics(product: 'saas_backend' | 'idp', peers?: Metri
     ) {
       const configuration = configurationOf(definition);
       countReadError({ metric: configuration.name }, 0);
+      const readInTime = () =>
+        inTime(read()).catch((): null => {
+          countReadError({ metric: configuration.name });
+          return null;
+        });
       storeGauges.push(async (target) => {
-        const samples = await inTime(read()).catch(() => null);
-        if (!samples) return countReadError({ metric: configuration.name });
+        const samples = await readInTime();
+        if (!samples) return;
         const gauge = new Gauge({ ...configuration, registers: [target] });
         for (const { labels, value } of samples) gauge.set(labels, value);
       });
+      exportGauge(definition, async () => (await readInTime()) ?? []);
+    },
+
+    /** Called before the store is closed. */
+    close(): void {
+      for (const stop of stopExports) stop();
     },
 
     /** Counts a response and its duration. */

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { onRequestHookHandler } from 'fastify';
+import { traceOf } from '../http/host-context.js';
 
 /**
  * Identifiers of a request that a proxy has chosen, so that its log and ours can be joined. They are taken over from trusted
@@ -9,9 +10,6 @@ import type { onRequestHookHandler } from 'fastify';
 type IsProxy = (address: string) => boolean;
 
 const REQUEST_ID = /^[\w.:=+/@-]{1,128}$/;
-
-/** `traceparent` (W3C Trace Context): version, trace, parent and flags; later versions may have more. */
-const TRACEPARENT = /^([\da-f]{2})-([\da-f]{32})-([\da-f]{16})-[\da-f]{2}(-.*)?$/;
 
 const isFromProxy = ({ socket }: IncomingMessage, isProxy: IsProxy): boolean =>
   socket.remoteAddress !== undefined && isProxy(socket.remoteAddress);
@@ -26,18 +24,13 @@ export const createRequestIds =
       : nextId();
   };
 
-/** The trace that a `traceparent` names; `undefined` if it is not valid. */
-export function traceOf(traceparent: unknown): string | undefined {
-  const [, version, trace = '', span = '', rest] = TRACEPARENT.exec(String(traceparent)) ?? [];
-  const isValid = version !== undefined && version !== 'ff' && (version !== '00' || rest === undefined);
-  return isValid && /[^0]/.test(trace) && /[^0]/.test(span) ? trace : undefined;
-}
-
 /** Adds the trace of a trusted proxy to the log lines of a request, under the name of OpenTelemetry. */
 export const logTrace =
   (isProxy: IsProxy): onRequestHookHandler =>
   (request, reply, done) => {
-    const trace = isFromProxy(request.raw, isProxy) ? traceOf(request.headers['traceparent']) : undefined;
+    const { traceparent } = request.headers;
+    const isTrusted = traceparent !== undefined && isFromProxy(request.raw, isProxy);
+    const trace = isTrusted ? traceOf(traceparent) : undefined;
     if (trace !== undefined) {
       request.log = request.log.child({ trace_id: trace });
       reply.log = request.log;

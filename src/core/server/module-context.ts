@@ -6,6 +6,7 @@ import { createBackgroundTasks } from '../ops/background-tasks.js';
 import { createCommit } from '../ops/commit.js';
 import { createJobs, type JobLog } from '../ops/jobs.js';
 import type { Metrics } from '../ops/metrics.js';
+import type { Telemetry } from '../ops/telemetry.js';
 import { createUnknownWrites } from '../ops/unknown-writes.js';
 import type { HashingCost } from '../passwords/argon2.js';
 import { createPasswordPolicy } from '../passwords/common.js';
@@ -34,6 +35,7 @@ export interface ModuleContextOptions<A extends AuditLog> {
   retryAudit?: boolean;
   hashing?: HashingCost | undefined;
   metrics?: Metrics | undefined;
+  telemetry?: Telemetry | undefined;
 }
 
 export function createModuleContext<A extends AuditLog>(
@@ -50,6 +52,7 @@ export function createModuleContext<A extends AuditLog>(
     hashing,
     retryAudit = true,
     metrics,
+    telemetry,
   }: ModuleContextOptions<A>,
 ) {
   const unknownWrites = createUnknownWrites({ clock, log });
@@ -83,8 +86,9 @@ export function createModuleContext<A extends AuditLog>(
     backgroundTasks: createBackgroundTasks(log),
     /** Writes that failed without a known outcome. */
     unknownWrites,
-    /** Absent if metrics are disabled. */
+    /** Absent if metrics and telemetry are disabled. */
     ...(metrics && { metrics }),
+    ...(telemetry && { telemetry }),
   };
 }
 

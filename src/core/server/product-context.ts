@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import { SECOND } from '../kernel/clock.js';
 import type { AuditLog } from '../ops/audit.js';
 import { type Metrics, openMetrics } from '../ops/metrics.js';
+import { openTelemetry } from '../ops/telemetry.js';
 import { lastBackup } from '../storage/existing.js';
 import { type HostConnections, hostSource } from '../storage/host-database.js';
 import { type RateLimitConfiguration, ratesOf } from '../throttle/options.js';
@@ -19,7 +20,7 @@ import { rejectUnfinishedCopy } from './unfinished-copy.js';
 interface ProductContextOptions<A extends AuditLog>
   extends Pick<ModuleContextOptions<A>, 'production' | 'createAudit' | 'throttleSecret'> {
   product: 'saas-backend' | 'idp';
-  values: RateLimitConfiguration & { databaseUri: string; metrics: boolean } & Parameters<
+  values: RateLimitConfiguration & { databaseUri: string; metrics: boolean; telemetry: boolean } & Parameters<
       typeof followLifecycle
     >[2];
   runtime: Pick<ModuleContextOptions<A>, 'clock' | 'random' | 'hashing' | 'limits'> &
@@ -32,13 +33,18 @@ export async function openProductContext<A extends AuditLog>(
   { product, values, runtime, ...options }: ProductContextOptions<A>,
 ): Promise<ModuleContext<A>> {
   const isIdp = product === 'idp';
-  const metrics = values.metrics
-    ? await openMetrics(isIdp ? 'idp' : 'saas_backend', runtime.metricsPeers)
-    : undefined;
+  const telemetry = values.telemetry ? await openTelemetry() : undefined;
+  const metrics =
+    values.metrics || telemetry
+      ? await openMetrics(isIdp ? 'idp' : 'saas_backend', runtime.metricsPeers, telemetry?.meter)
+      : undefined;
   const source = hostSource(runtime, isIdp ? 'idp' : 'saas') ?? values.databaseUri;
   if (metrics && typeof source === 'string' && source.startsWith('sqlite:')) measureBackup(metrics, source);
-  const store = await openMeasuredStore(source, metrics, fastify.log);
-  fastify.addHook('onClose', () => store.close());
+  const store = await openMeasuredStore(source, { metrics, telemetry }, fastify.log);
+  fastify.addHook('onClose', () => {
+    metrics?.close();
+    return store.close();
+  });
   await rejectUnfinishedCopy(store);
   await claimStore(store, product);
   const context = createModuleContext(store, {
@@ -47,6 +53,7 @@ export async function openProductContext<A extends AuditLog>(
     log: fastify.log,
     rates: ratesOf(values),
     metrics,
+    telemetry,
   });
   followLifecycle(fastify, context, values);
   return context;

@@ -285,6 +285,7 @@ export function saasCases(folder: string): Record<string, Cases> {
     AUDIT_RETENTION_DAYS: seconds(365, 36_500),
     WEBHOOKS: { ...flag, requires: { SETTINGS_ENCRYPTION_KEY: 'settings-Wq8ZsT1mXe6YbN0cRj4HuPd9' } },
     WEBHOOK_PRIVATE_NETWORKS: flag,
+    TELEMETRY: flag,
     METRICS: { ...flag, requires: { ADMIN_PASSWORD: 'metrics-Ht4wXcRq1zLmKd' } },
     REQUIRE_EMAIL_VERIFICATION: flag,
     ACCOUNT_PAGES: flag,
@@ -436,6 +437,7 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_ED25519_SEED_NEXT: nextSeed,
     IDP_ED25519_SEED_PREVIOUS: nextSeed,
     IDP_AUDIT_RETENTION_DAYS: seconds(365, 36_500),
+    IDP_TELEMETRY: flag,
     IDP_METRICS: { ...flag, requires: { IDP_ADMIN_TOKEN: 'metrics-Vh3kTz9pLw6QyD1nXc8RbMs5uW' } },
     IDP_BASIC_LOGIN: {
       default: 'all',

@@ -13,12 +13,22 @@ export default [
   },
   {
     name: 'the trace of any client is logged', file: 'core/server/correlation.ts', in: 'logTrace',
-    replace: 'isFromProxy(request.raw, isProxy) ?', by: 'true ?',
+    replace: 'isTrusted ?', by: 'true ?',
     tests: [['core/server/server', 'what a trusted proxy says of a request']],
   },
   {
     name: 'a certificate of another name is valid', file: 'core/server/certificate.ts', in: 'readCertificate',
     replace: 'socket.authorized ?', by: 'true ?',
     tests: [['bin/doctor', 'the certificate of the public address']],
+  },
+  {
+    name: 'the trace of any client is continued', file: 'core/ops/telemetry.ts', in: 'openTelemetry',
+    replace: 'isInner || !isForwarded ?', by: 'isInner ?',
+    tests: [['core/ops/telemetry', 'the trace of a trusted proxy is continued']],
+  },
+  {
+    name: 'a span ends at the body', file: 'core/ops/telemetry.ts', in: 'openTelemetry',
+    replace: 'requests.get(request)?.active ?? context.active()', by: 'context.active()',
+    tests: [['core/ops/telemetry', 'a request is a span with the route']],
   },
 ];
