@@ -9,6 +9,27 @@ const user = (verb, summary, more = {}) => [
   { summary, ...more, errors: [...NOT_FOUND, ...(more.errors ?? [])] },
 ];
 
+const EACH =
+  'Of everything that the query shows, up to 500. `confirm` is their number. Each change has its own audit record; what could not be changed is named.';
+const all = (path, verb, id, summary) => [
+  `POST /admin/api/${path}/all/${verb}`,
+  { id, summary, description: EACH },
+];
+
+/** Changes of everything that a search or a filter shows. */
+export const adminBulk = Object.fromEntries([
+  all(
+    'users',
+    'send-verification',
+    'adminSendVerifications',
+    'Send each user the link to confirm the address',
+  ),
+  all('users', 'grant', 'adminGrantPlans', 'Give each user a plan without payment'),
+  all('users', 'end-sessions', 'adminEndSessionsOfAll', 'End all sessions of each user'),
+  all('users', 'suspend', 'adminSuspendUsers', 'Suspend each user'),
+  all('mails', 'retry', 'adminRetryMails', 'Send each failed e-mail again'),
+]);
+
 export const adminUsers = {
   'GET /admin/api/users': { id: 'adminListUsers', summary: 'Users', description: PAGED },
   'GET /admin/api/users/:id': { id: 'adminGetUser', summary: 'A user', errors: NOT_FOUND },

@@ -1,6 +1,6 @@
 /** What the documents of the two products do not have in common. */
 import { renderOAuth } from '../../dist/src/core/kernel/errors.js';
-import { adminOrganizations, adminOther, adminUsers } from './admin-api.mjs';
+import { adminBulk, adminOrganizations, adminOther, adminUsers } from './admin-api.mjs';
 import {
   account,
   agents,
@@ -148,7 +148,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
       operations: keys,
     },
     Settings: { description: 'What the operator has set.', operations: settings },
-    'Admin: users': { description: 'Users, for the operator.', operations: adminUsers },
+    'Admin: users': { description: 'Users, for the operator.', operations: { ...adminUsers, ...adminBulk } },
     'Admin: organizations': {
       description: 'Organizations, for the operator.',
       operations: adminOrganizations,

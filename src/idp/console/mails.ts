@@ -1,4 +1,5 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
+import { registerBulkActions } from '../../shared/console-kit/bulk.js';
 import { registerList } from '../../shared/console-kit/lists.js';
 import { outboxList } from '../../shared/console-kit/outbox.js';
 import type { ConsoleServices } from './sources.js';
@@ -10,14 +11,17 @@ export async function mailsPlugin(
 ): Promise<void> {
   const { mails, principals } = sources;
   if (!mails) return;
-  registerList(fastify, console, {
+  const list = {
     ...outboxList({
       list: mails.list,
+      retry: mails.retry,
       resolveUser: async (search) => (await principals.findByName(search))?.id ?? search,
       userHref: (userId) => `principals/${userId}`,
       clock,
     }),
     search: { label: 'User', hint: 'A user name or an ID.', maxLength: 254 },
     empty: 'There are no e-mails yet.',
-  });
+  };
+  registerList(fastify, console, list);
+  await registerBulkActions(fastify, console, list);
 }

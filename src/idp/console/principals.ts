@@ -1,10 +1,11 @@
 import { addressOf } from '../../core/http/mailboxes.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
+import { registerBulkActions } from '../../shared/console-kit/bulk.js';
 import { type List, registerList } from '../../shared/console-kit/lists.js';
 import { nameOfState } from '../../shared/console-kit/marks.js';
 import type { Kind, PrincipalDocument, PrincipalState } from '../provisioning/store.js';
-import type { ConsoleServices } from './sources.js';
+import { type ConsoleServices, operatorSource, requireCurrent } from './sources.js';
 
 const KIND_LABELS: Record<Kind, string> = { human: 'Person', agent: 'Agent' };
 
@@ -42,7 +43,7 @@ export async function principalListsPlugin(
   fastify: FastifyTypebox,
   { console, sources: { principals, links } }: ConsoleServices,
 ): Promise<void> {
-  registerList(fastify, console, {
+  const list: List<PrincipalDocument> = {
     path: 'principals',
     title: 'People and agents',
     links: [
@@ -82,7 +83,23 @@ export async function principalListsPlugin(
       });
     },
     empty: 'There is nobody yet. Create an agent or invite a person.',
-  });
+    bulk: [
+      {
+        verb: 'disable',
+        label: 'Disable',
+        button: 'Disable all',
+        isDestructive: true,
+        consequences:
+          'None of them can sign in or get tokens any more: sessions, tokens and delegations end. Operators are passed over. Each can be enabled again.',
+        // An operator is disabled on the page of the person only: otherwise nobody might be left.
+        applies: ({ state, operatorSince }) => state === 'active' && operatorSince === undefined,
+        nameOf,
+        run: async ({ id }, _, by) => requireCurrent(await principals.disable(id, operatorSource(by))),
+      },
+    ],
+  };
+  registerList(fastify, console, list);
+  await registerBulkActions(fastify, console, list);
 
   registerList(fastify, console, {
     path: 'invitations',

@@ -4,6 +4,7 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import { Email } from '../../core/http/schemas.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
+import { registerBulkActions } from '../../shared/console-kit/bulk.js';
 import { type Console, Parameters } from '../../shared/console-kit/console.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
 import { registerList } from '../../shared/console-kit/lists.js';
@@ -44,13 +45,21 @@ export async function mailsPlugin(
   fastify: FastifyTypebox,
   { console, mails, resolveUser, clock }: MailsPluginOptions,
 ): Promise<void> {
-  registerList(fastify, console, {
-    ...outboxList({ list: mails.list, resolveUser, mailHref: ({ id }) => `mails/${id}`, clock }),
+  const list = {
+    ...outboxList({
+      list: mails.list,
+      retry: mails.retry,
+      resolveUser,
+      mailHref: ({ id }) => `mails/${id}`,
+      clock,
+    }),
     links: [{ path: 'mails/templates', label: 'Templates and test e-mails' }],
     search: { label: 'User', hint: 'The ID or e-mail address of a user.', maxLength: 254 },
     item: mails.schema,
     empty: 'There are no e-mails yet. To check that they arrive, open the templates and send a test e-mail.',
-  });
+  };
+  registerList(fastify, console, list);
+  await registerBulkActions(fastify, console, list);
 
   registerTemplates(fastify, console, mails);
 

@@ -18,6 +18,7 @@ import { type OrganizationsSource, organizationsPlugin } from './organizations.j
 import { type OverviewSources, overviewPlugin } from './overview.js';
 import { settingsPagePlugin } from './settings.js';
 import type { UserAdministration } from './user-actions.js';
+import { bulkUserActions } from './user-bulk.js';
 import { userPagePlugin } from './user-page.js';
 import type { UserSectionSources } from './user-sections.js';
 import { createNameOfUser, createResolveUser, usersPlugin } from './users.js';
@@ -75,7 +76,11 @@ export async function adminPlugin(fastify: FastifyTypebox, deps: AdminPluginOpti
   const resolveUser = createResolveUser(users.directory);
   const nameOf = createNameOfUser(users.directory);
   await fastify.register(overviewPlugin, { ...deps, sources: deps.overview });
-  await fastify.register(usersPlugin, { console, users: users.directory });
+  await fastify.register(usersPlugin, {
+    console,
+    users: users.directory,
+    bulk: bulkUserActions(users, clock),
+  });
   await fastify.register(userPagePlugin, { console, users, sources: deps.userSections, clock });
   if (organizations) {
     const { audit, userSections: sources } = deps;

@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import { parseTyped } from '../../core/config/declared-values.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { OperatedUserFieldsInput, OptionalName, toTimestamp } from '../../core/http/schemas.js';
@@ -279,34 +279,12 @@ export async function registerPlanActions<Owner extends Pick<OperatedUser, 'id' 
   await register('grant', {
     title: (owner) => `Grant a plan to ${nameOf(owner)}`,
     consequences: `The ${kind} has access to the plan in addition to purchased ones. The payment provider is not involved. An earlier grant is replaced.`,
-    button: 'Grant plan',
-    fields: Type.Object({
-      plan: Type.String({ accepts: 'the name of a plan', maxLength: 100, pattern: '^[\\w .-]+$' }),
-      until: Type.Optional(DayInput),
-    }),
-    inputs: [
-      {
-        name: 'plan',
-        label: 'Plan',
-        isRequired: true,
-        maxLength: 100,
-        ...(plans && { options: [...plans].map((plan) => ({ value: plan, label: plan })) }),
-      },
-      {
-        name: 'until',
-        label: 'Last day',
-        hint: 'In UTC, like 2027-01-31. Empty: until you withdraw the plan.',
-        maxLength: 10,
-      },
-    ],
+    ...grantForm(plans),
     values: ({ granted }) => ({
       plan: granted?.plan ?? '',
       until: granted?.until ? toTimestamp(Date.parse(granted.until) - 1).slice(0, 10) : '',
     }),
-    run: ({ id }, { plan, until }, by) => {
-      const end = until === undefined ? {} : { until: endOf(until, clock.now()) };
-      return grants.grant(id, { plan, ...end }, by);
-    },
+    run: ({ id }, given, by) => grants.grant(id, grantOf(given, clock), by),
     done: 'The plan was granted.',
   });
 
@@ -334,6 +312,38 @@ export async function registerPlanActions<Owner extends Pick<OperatedUser, 'id' 
 export const DayInput = Type.String({
   accepts: 'a date, like 2027-01-31',
   pattern: '^\\d{4}-\\d{2}-\\d{2}$',
+});
+
+const GrantFields = Type.Object({
+  plan: Type.String({ accepts: 'the name of a plan', maxLength: 100, pattern: '^[\\w .-]+$' }),
+  until: Type.Optional(DayInput),
+});
+
+/** The form that grants a plan. */
+export const grantForm = (plans: ReadonlySet<string> | undefined) => ({
+  button: 'Grant plan',
+  fields: GrantFields,
+  inputs: [
+    {
+      name: 'plan',
+      label: 'Plan',
+      isRequired: true,
+      maxLength: 100,
+      ...(plans && { options: [...plans].map((plan) => ({ value: plan, label: plan })) }),
+    },
+    {
+      name: 'until',
+      label: 'Last day',
+      hint: 'In UTC, like 2027-01-31. Empty: until you withdraw the plan.',
+      maxLength: 10,
+    },
+  ],
+});
+
+/** @throws VALIDATION_ERROR */
+export const grantOf = ({ plan, until }: Static<typeof GrantFields>, clock: Clock) => ({
+  plan,
+  ...(until !== undefined && { until: endOf(until, clock.now()) }),
 });
 
 /** The end of a day (UTC). @throws VALIDATION_ERROR if there is no such day, or it has ended */

@@ -1,6 +1,8 @@
 import { type Static, Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { Nullable, Timestamp, User } from '../../core/http/schemas.js';
+import type { BulkAction } from '../../shared/console-kit/actions.js';
+import { registerBulkActions } from '../../shared/console-kit/bulk.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { type Column, type List, registerList } from '../../shared/console-kit/lists.js';
 import type { UserDirectory, UserState } from '../auth/users/users.js';
@@ -34,9 +36,14 @@ export const createNameOfUser =
 /** The list of users. */
 export async function usersPlugin(
   fastify: FastifyTypebox,
-  { console, users }: { console: Console; users: UserDirectory },
+  {
+    console,
+    users,
+    bulk,
+  }: { console: Console; users: UserDirectory; bulk: readonly BulkAction<OperatedUser>[] },
 ): Promise<void> {
   const list: List<OperatedUser> = {
+    bulk,
     path: 'users',
     title: 'Users',
     search: {
@@ -64,6 +71,7 @@ export async function usersPlugin(
       'There are no users yet. They register at POST /api/auth/register, or you create one with saas-backend user create.',
   };
   registerList(fastify, console, list);
+  await registerBulkActions(fastify, console, list);
 }
 
 /** A user in a list, with a link to the page. */

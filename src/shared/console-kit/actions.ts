@@ -29,8 +29,10 @@ export interface Action<Target, Fields extends TObject = TObject, Result = unkno
   /** The schema of the fields; the form has one input for each of them. */
   fields?: Fields;
   inputs?: readonly Input[];
+  /** What the query of the page may contain, if `find` reads it. */
+  querystring?: TObject;
   /** @throws NOT_FOUND */
-  find(parameters: Record<string, string>): Promise<Target>;
+  find(parameters: Record<string, string>, query: Record<string, unknown>): Promise<Target>;
   /** @throws AppError; errors of the client are shown beside the form */
   run(target: Target, fields: Static<Fields>, by: Operator): Promise<Result>;
   /** The fields of the API from what was typed into the form. Default: the texts. */
@@ -72,6 +74,23 @@ export interface Input {
 
 type Choices = readonly { value: string; label: string }[];
 
+/** A change of everything that a search or a filter shows, one by one: each has its own conditions and its own audit record. */
+export interface BulkAction<Item, Fields extends TObject = TObject>
+  extends Pick<Action<Item, Fields>, 'button' | 'isDestructive' | 'fields' | 'inputs' | 'timeoutMs'> {
+  /** The end of the path: `suspend` for `users/all/suspend`. */
+  verb: string;
+  /** In the menu, and in the title with the number: `Suspend`. */
+  label: string;
+  /** What happens to each of them, as sentences. */
+  consequences: string;
+  /** Whether the change applies to an item; others are passed over. */
+  applies(item: Item): boolean;
+  /** What a message calls an item. */
+  nameOf(item: Item): string;
+  /** @throws AppError */
+  run(item: Item, fields: Static<Fields>, by: Operator): Promise<unknown>;
+}
+
 const TEXT = {
   accepts: 'a text of at most 4096 characters without control characters',
   maxLength: 4096,
@@ -88,7 +107,10 @@ export async function registerAction<Target, Fields extends TObject, Result = un
   console: Console,
   action: Action<Target, Fields, Result>,
 ): Promise<void> {
-  const { path, inputs = [], find, run } = action;
+  const { path, inputs = [], run, querystring } = action;
+  const parts = { params: Parameters, ...(querystring && { querystring }) };
+  const find = ({ params, query }: FastifyRequest) =>
+    action.find(params as Record<string, string>, query as Record<string, unknown>);
   const notice = path.replace(/\/?:\w+/g, '').replaceAll('/', '-');
   const { done } = action;
   const hasOutcomes = typeof done !== 'string';
@@ -108,8 +130,8 @@ export async function registerAction<Target, Fields extends TObject, Result = un
 
   const config = console.config;
   const timeout = action.timeoutMs === undefined ? {} : { handlerTimeout: action.timeoutMs };
-  fastify.get(`/${path}`, { config, schema: { params: Parameters } }, async (request, reply) => {
-    const target = await find(request.params as Record<string, string>);
+  fastify.get(`/${path}`, { config, schema: parts }, async (request, reply) => {
+    const target = await find(request);
     return sendForm(console, action, { request, reply, target });
   });
 
@@ -121,11 +143,11 @@ export async function registerAction<Target, Fields extends TObject, Result = un
     ),
   });
   await registerForms(fastify, console.tokensOf, (forms) => {
-    const schema = { params: Parameters, body: Form };
+    const schema = { ...parts, body: Form };
     forms.post(`/${path}`, { config, ...timeout, schema }, async (request, reply) => {
       const { token: _, ...body } = request.body as Record<string, string>;
       const given = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ''));
-      const target = await find(request.params as Record<string, string>);
+      const target = await find(request);
       const fields: Record<string, unknown> = action.fromForm?.(given, target) ?? given;
       const problems = action.fields ? problemsOf(action.fields, fields) : [];
       let outcome = '';
@@ -160,13 +182,13 @@ export async function registerAction<Target, Fields extends TObject, Result = un
       config: access(console.access),
       ...timeout,
       schema: {
-        params: Parameters,
+        ...parts,
         body: Body,
         response: { 200: Envelope(action.answer?.schema ?? Outcome) },
       },
     },
     async (request) => {
-      const target = await find(request.params as Record<string, string>);
+      const target = await find(request);
       const result = await execute(request, target, request.body as Record<string, unknown>);
       if (action.answer) return ok(action.answer.of(result, target));
       return ok(hasOutcomes ? { outcome: String(result) } : {});
@@ -234,7 +256,7 @@ async function sendForm<Target, Fields extends TObject, Result>(
       consequences: typeof consequences === 'string' ? consequences : await consequences(target),
       button,
       isDestructive,
-      action: ownPath(request),
+      action: ownPath(request) + (action.querystring ? (/\?.*/.exec(request.url)?.[0] ?? '') : ''),
       token: console.tokensOf(request).issue(),
       problems: error && details.size === 0 ? [error.message] : [],
       hasFieldErrors: details.size > 0,

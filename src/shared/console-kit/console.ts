@@ -105,7 +105,12 @@ export function createConsole(options: ConsoleOptions) {
 
     /** Ends a form submission: shows `path` with the notice. */
     redirect: (request: FastifyRequest, reply: FastifyReply, path: string, notice?: string): FastifyReply =>
-      reply.redirect(rootOf(request) + path + (notice === undefined ? '' : `?done=${notice}`), 303),
+      reply.redirect(
+        rootOf(request) +
+          path +
+          (notice === undefined ? '' : `${path.includes('?') ? '&' : '?'}done=${notice}`),
+        303,
+      ),
 
     /** Who makes a change, and from where. */
     operatorOf: (request: FastifyRequest): Operator => ({

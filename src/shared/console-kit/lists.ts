@@ -4,6 +4,7 @@ import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { After, Envelope, Next, ok } from '../../core/http/schemas.js';
 import { streamText } from '../../core/http/streams.js';
 import type { Estimate, Page } from '../../core/storage/collection.js';
+import type { BulkAction } from './actions.js';
 import { type Console, Done, ownPath, Parameters, rootOf } from './console.js';
 import { csvOf } from './csv.js';
 import { initialsOf } from './marks.js';
@@ -30,6 +31,8 @@ export interface List<Item> {
   empty: string;
   /** Links above the list, relative to the root; they may contain the parameters of `path`. */
   links?: readonly { path: string; label: string }[];
+  /** What can be done with everything that a search or a filter shows; see `registerBulkActions`. */
+  bulk?: readonly BulkAction<Item>[];
 }
 
 /** A search field. */
@@ -99,15 +102,8 @@ export function registerList<Item>(fastify: FastifyTypebox, console: Console, li
   const { path, item } = list;
   const columns = list.columns.filter(({ only }) => only !== 'page');
   const schema = { params: Parameters, querystring: querySchema(list) };
-  type Query = { q?: string; after?: string } & Record<string, string | undefined>;
-  const queryOf = (request: FastifyRequest, limit: number): ListQuery => {
-    const { q, after, ...rest } = request.query as Query;
-    const filters = Object.fromEntries(
-      (list.filters ?? []).map(({ name }) => [name, rest[name] || undefined]),
-    );
-    const parameters = request.params as Record<string, string>;
-    return { search: q?.trim() || undefined, filters, parameters, after: after || undefined, limit };
-  };
+  const queryOf = ({ query, params }: FastifyRequest, limit: number): ListQuery =>
+    listQueryOf(list, query as QueryTexts, { parameters: params as Record<string, string>, limit });
 
   fastify.get(`/${path}`, { config: console.config, schema }, async (request, reply) => {
     const query = queryOf(request, PAGE_SIZE);
@@ -137,7 +133,19 @@ export function registerList<Item>(fastify: FastifyTypebox, console: Console, li
   );
 }
 
-function querySchema<Item>({ search, filters = [] }: List<Item>) {
+export type QueryTexts = { q?: string; after?: string } & Record<string, string | undefined>;
+
+/** What a list shows by the query of a page that {@link querySchema} accepts. */
+export function listQueryOf<Item>(
+  { filters = [] }: Pick<List<Item>, 'filters'>,
+  { q, after, ...rest }: QueryTexts,
+  more: Pick<ListQuery, 'parameters' | 'limit'>,
+): ListQuery {
+  const chosen = Object.fromEntries(filters.map(({ name }) => [name, rest[name] || undefined]));
+  return { search: q?.trim() || undefined, filters: chosen, after: after || undefined, ...more };
+}
+
+export function querySchema<Item>({ search, filters = [] }: List<Item>) {
   const choice = ({ options, type = 'text' }: Filter) =>
     Type.Optional(
       Type.String(
@@ -200,6 +208,7 @@ function sendPage<Item>(
   { request, reply, query, page, total }: RenderedList<Item>,
 ): FastifyReply {
   const { path, section = path, title, intro, columns, search, filters = [], empty, links = [] } = list;
+  const { bulk = [] } = list;
   const root = rootOf(request);
   const own = ownPath(request);
   const chosen = new URLSearchParams();
@@ -229,6 +238,9 @@ function sendPage<Item>(
           label,
           isPrimary: index === 0 && !label.startsWith('Back'),
         })),
+        ...(isNarrowed && page.items.length > 0 && bulk.length > 0
+          ? [menuOf(bulk, `${root}${path}/all`, chosen)]
+          : []),
         ...(page.items.length === 0 ? [] : [{ href: href('.csv'), label: 'Export as CSV' }]),
       ],
       action: own,
@@ -251,6 +263,15 @@ function sendPage<Item>(
     },
   });
 }
+
+const menuOf = <Item>(bulk: readonly BulkAction<Item>[], path: string, chosen: URLSearchParams) => ({
+  label: 'With all of these',
+  entries: bulk.map(({ verb, label, isDestructive = false }) => ({
+    href: `${path}/${verb}?${chosen}`,
+    label,
+    isDangerous: isDestructive,
+  })),
+});
 
 /** A filter as a menu: links to its choices, or a form for a day or a word. */
 function chipOf(

@@ -1,4 +1,5 @@
 import { type Clock, DAY, HOUR, MINUTE } from '../../core/kernel/clock.js';
+import type { Operator } from '../../core/ops/audit.js';
 import type { Page } from '../../core/storage/collection.js';
 import type { Column, List, ListQuery } from './lists.js';
 
@@ -18,6 +19,7 @@ export interface ListedMail {
   dueAt: string | null;
   endedAt: string | null;
   expiresAt: string;
+  canRetry: boolean;
 }
 
 export interface Outbox {
@@ -45,6 +47,8 @@ export const meaningOf = (status: Status): string | undefined =>
   STATUSES.find(({ value }) => value === status)?.meaning;
 
 export interface OutboxListOptions extends Outbox {
+  /** Queues a failed e-mail again. @throws NOT_FOUND, MAIL_NOT_RETRYABLE */
+  retry(id: string, by: Operator): Promise<unknown>;
   /** The ID of the account that a search is about; `undefined` if there is none. */
   resolveUser(search: string): Promise<string | undefined>;
   /** The page of an e-mail, if it has one. */
@@ -56,7 +60,7 @@ export interface OutboxListOptions extends Outbox {
 
 /** The definition of the list. */
 export function outboxList(options: OutboxListOptions): Omit<List<ListedMail>, 'empty'> {
-  const { list, resolveUser, mailHref, userHref, clock } = options;
+  const { list, retry, resolveUser, mailHref, userHref, clock } = options;
   const user: Column<ListedMail> = {
     label: 'User',
     text: ({ userId }) => userId,
@@ -84,6 +88,17 @@ export function outboxList(options: OutboxListOptions): Omit<List<ListedMail>, '
       const userId = await resolveUser(search);
       return userId === undefined ? { items: [], next: null } : list({ ...query, userId });
     },
+    bulk: [
+      {
+        verb: 'retry',
+        label: 'Send again',
+        button: 'Send all again',
+        consequences: 'Each e-mail that failed and can be sent again is queued with all its attempts.',
+        applies: ({ canRetry }) => canRetry,
+        nameOf: ({ template, to }) => `${template} to ${to}`,
+        run: ({ id }, _fields, by) => retry(id, by),
+      },
+    ],
   };
 }
 

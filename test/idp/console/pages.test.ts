@@ -102,6 +102,23 @@ t.test(
   },
 );
 
+t.test('all agents of a filter are disabled, and operators never', async (t) => {
+  const idp = await idpApp(t, HERE);
+  const operator = await makeOperator(t, idp);
+  const { get, act } = await enterConsole(idp, operator);
+  const client = await idp.createClient();
+  const [one, two, person] = [await idp.mintAgent(), await idp.mintAgent(), await idp.makeHuman()];
+  t.match((await get('/principals?kind=agent')).body, 'all/disable?kind=agent');
+  const path = '/principals/all/disable';
+  t.match((await act(`${path}?kind=agent`, { confirm: '1' })).body, 'must be 2');
+  t.match((await act(`${path}?kind=agent`, { confirm: '2' })).body, 'All of them were changed.');
+  for (const agent of [one, two]) t.equal((await idp.authorize(client, agent)).status, 401);
+  t.equal((await idp.authorize(client, person)).status, 302);
+  t.match((await act(`${path}?state=active`, { confirm: '1' })).body, 'All of them were changed.');
+  t.equal((await idp.authorize(client, person)).status, 401);
+  t.equal((await get('/')).status, 200, 'the operator is still there');
+});
+
 t.test('secrets and links are shown once', async (t) => {
   const idp = await idpApp(t, HERE);
   const { get, act, origin } = await enterConsole(idp, await makeOperator(t, idp));

@@ -29,7 +29,8 @@ export async function submit(
   const form = readForm(absolute(path), text, action);
   const { token = '', version } = form.fields;
   const sent = { token, ...(version !== undefined && { version }), ...fields };
-  return sendForm(app, new URL(form.action).pathname, sent);
+  const { pathname, search } = new URL(form.action);
+  return sendForm(app, pathname + search, sent);
 }
 
 /** The page to which the answer to a form leads. */

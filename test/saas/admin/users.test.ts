@@ -295,3 +295,51 @@ t.test('the export of the operator is the export of the user, and is audited', a
   t.equal((await get(app, `/admin/users/${ada.id}/export`)).status, 405, 'a GET exports nothing');
   t.equal((await act(app, 'usr_unknown/export')).status, 404);
 });
+
+t.test('what a filter shows is changed one by one, after the number was typed', async (t) => {
+  const app = await saasApp(t);
+  const [ada, bob] = [await app.signUp(), await app.signUp()];
+  await app.server.fastify.saas.users.create({ email: 'eve@example.test', emailVerified: true });
+  const list = '/admin/users?show=unverified';
+  const page = '/admin/users/all/suspend?show=unverified';
+  t.match((await get(app, list)).text, 'users&#x2F;all&#x2F;suspend?show&#x3D;unverified');
+  t.notMatch((await get(app, '/admin/users')).text, 'all&#x2F;suspend', 'never for all users');
+  const shown = (await get(app, page)).text;
+  t.match(shown, 'Suspend: 2');
+  t.match(shown, ada.email);
+  t.notMatch(shown, 'eve@example.test');
+  const wrong = await submit(app, page, { confirm: '3' });
+  t.equal(wrong.status, 400);
+  t.match(wrong.text, 'must be 2');
+  t.equal(await me(app, ada), 200, 'nothing was changed');
+  const done = await submit(app, page, { confirm: '2' });
+  t.equal(done.status, 303);
+  t.match((await follow(app, page, done)).text, 'All of them were changed.');
+  t.same([await me(app, ada), await me(app, bob)], [401, 401]);
+  t.match(
+    (await auditOf(await storeOf(t, app)))
+      .filter(({ subject }) => subject === bob.id)
+      .map(({ event, by }) => `${event} ${by}`)
+      .join(),
+    `user.suspended ${SECRETS.adminUsername}`,
+  );
+  const none = await submit(app, page, { confirm: '0' });
+  t.equal(none.status, 303, 'who is suspended already is passed over');
+});
+
+t.test('a plan is granted to all that a filter shows, also by the API', async (t) => {
+  const app = await saasApp(t);
+  const [ada, bob] = [await app.signUp(), await app.signUp()];
+  const path = '/admin/api/users/all/grant?show=unverified';
+  const past = await app.admin('POST', path, { plan: 'pro', until: '2001-01-01', confirm: '2' });
+  t.equal(past.status, 400);
+  t.match(past.text, 'must be today or a later date', 'a wrong field is wrong for all');
+  t.equal((await app.admin('POST', path, { plan: 'pro' })).status, 400, 'the API needs the number, too');
+  t.equal((await app.admin('POST', path, { plan: 'pro', confirm: '2' })).status, 200);
+  for (const { id } of [ada, bob]) t.match((await userOf(app, id)).granted, { plan: 'pro' });
+  t.equal(
+    (await app.admin('POST', '/admin/api/users/all/grant?show=x', { plan: 'pro', confirm: '2' })).status,
+    400,
+  );
+  t.equal((await app.request('POST', path, { body: { plan: 'pro', confirm: '2' } })).status, 401);
+});
