@@ -26,9 +26,4 @@ export default [
     replace: 'isInner || !isForwarded ?', by: 'isInner ?',
     tests: [['core/ops/telemetry', 'the trace of a trusted proxy is continued']],
   },
-  {
-    name: 'a span ends at the body', file: 'core/ops/telemetry.ts', in: 'openTelemetry',
-    replace: 'requests.get(request)?.active ?? context.active()', by: 'context.active()',
-    tests: [['core/ops/telemetry', 'a request is a span with the route']],
-  },
 ];
