@@ -51,6 +51,12 @@ export const adminUsers = {
       responses: { 200: { description: 'The export.', schema: { $ref: '#/components/schemas/Export' } } },
     }),
     user('rename', 'Change the name of a user', { id: 'adminRenameUser' }),
+    user('note', 'Replace the note of operators about a user', {
+      id: 'adminSetNote',
+      description:
+        'At most 2,000 characters; without `note` it is removed. `replaces` is the `at` of the note that was read, absent if there was none.',
+      errors: ['VERSION_CONFLICT'],
+    }),
     user('suspend', 'Suspend a user', { id: 'adminSuspendUser' }),
     user('unsuspend', 'End the suspension of a user', { id: 'adminUnsuspendUser' }),
     user('send-reset', 'Send a user the link to reset the password', { id: 'adminSendReset' }),

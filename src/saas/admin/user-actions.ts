@@ -54,6 +54,16 @@ export interface UserAdministration {
 
 const Roles = Type.String({ accepts: 'roles, separated by commas', pattern: '^[a-z0-9_, -]{0,4096}$' });
 
+const MAX_NOTE_LENGTH = 2000;
+
+const Note = Type.String({
+  accepts: `a text of at most ${MAX_NOTE_LENGTH} characters`,
+  maxLength: MAX_NOTE_LENGTH,
+  pattern: '^(?:[^\\p{Cc}\\p{Cs}]|[\\r\\n])*$',
+});
+
+const NoteTime = Type.String({ accepts: 'the time of the note that was read', pattern: '^[\\d:.TZ-]{24}$' });
+
 /** Longer than the provider takes, which is called several times. */
 export const PROVIDER_TIMEOUT_MS = 20_000;
 
@@ -77,6 +87,7 @@ export function linksTo(
     ['revoke-grant', 'Withdraw the granted plan', granted !== null, 'Billing'],
     ['resync', 'Sync with the payment provider', resync !== undefined, 'Billing'],
     ['rename', 'Change name', true],
+    ['note', 'Edit the note', state !== 'deleting'],
     ['roles', 'Change roles', userRoles !== undefined],
     ['fields', 'Change fields', userFields !== undefined],
     [impersonationHref?.(id) ?? '', 'Sign in as this user', impersonationHref !== undefined && isActive],
@@ -119,6 +130,21 @@ export async function userActionsPlugin(
     values: ({ name }) => ({ name: name ?? '' }),
     run: ({ id }, { name = '' }, by) => directory.changeProfile(id, { name }, by),
     done: 'The name was changed.',
+  });
+
+  await register('note', {
+    title: ({ email }) => `Edit the note on ${email}`,
+    consequences:
+      'Operators see it on the page of the user. It is part of the data that the user can export.',
+    button: 'Save note',
+    fields: Type.Object({ note: Type.Optional(Note), replaces: Type.Optional(NoteTime) }),
+    inputs: [
+      { name: 'replaces', label: 'Note of', type: 'hidden' },
+      { name: 'note', label: 'Note', type: 'lines', hint: 'Empty removes it.', maxLength: MAX_NOTE_LENGTH },
+    ],
+    values: ({ note }) => ({ note: note?.text ?? '', replaces: note?.at ?? '' }),
+    run: ({ id }, note, by) => directory.setNote(id, note, by),
+    done: 'The note was saved.',
   });
 
   if (users.userRoles) {

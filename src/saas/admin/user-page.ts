@@ -121,9 +121,10 @@ export async function userPagePlugin(
       const { id } = user;
       const shown = [sessions(id) as UserSection<never>, ...sections];
       const first = { ownerId: id, limit: LISTED, after: undefined };
-      const [held, timeline, ...tables] = await Promise.all([
+      const [held, timeline, { previous, next }, ...tables] = await Promise.all([
         sources.billing.subscriptions(first),
         readTimeline(sources, id),
+        directory.neighbours(user),
         ...shown.map((one) => sectionView(one, id, root)),
       ]);
       return {
@@ -132,6 +133,8 @@ export async function userPagePlugin(
         isPerson: true,
         answer: answerOf(user, held.items),
         timeline,
+        note: user.note ?? false,
+        neighbours: { label: 'Users in the order of the list', previous: previous ?? false, next: next ?? false },
         facts: [...factsOf(user, users), ...planFacts(user, user)],
         actions: [...linksTo(user, users), ...subscriptionLinks(held.items, root)],
         download: {

@@ -67,6 +67,11 @@ const auditColumns: readonly Column<AuditView>[] = [
   { label: 'Detail', text: ({ detail }) => writeDetail(detail) },
 ];
 
+/** Their first records are searched for failed sign-ins. */
+const SEARCHED = 500;
+
+const FAILED_SIGN_INS = new Set(['login.failed', 'login.code-refused', 'factor.failed']);
+
 /** A list among others. */
 export const section = <Item>(given: UserSection<Item>): UserSection<never> => given as UserSection<never>;
 
@@ -122,6 +127,17 @@ export function createUserSections(sources: UserSectionSources): readonly UserSe
       read: (id, limit) => firstOf(mails.listByUser(id), limit),
       empty: 'No mail about the user is stored.',
       path: (id) => `mails?q=${id}`,
+    }),
+    section({
+      title: 'Failed sign-ins',
+      columns: auditColumns,
+      read: async (id, limit) =>
+        (await firstOf(audit.listOf(id), SEARCHED))
+          .filter(({ event }) => FAILED_SIGN_INS.has(event))
+          .slice(0, limit)
+          .map(toAuditView),
+      empty: `None is among the newest ${SEARCHED} records about the user.`,
+      path: (id) => `audit?q=${id}&event=login.`,
     }),
     section({
       title: 'Audit',

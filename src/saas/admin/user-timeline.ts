@@ -42,6 +42,7 @@ const SENTENCES: Record<string, readonly [text: string, tone?: TimelineEntry['to
   'subscription.changed': ['Subscription changed'],
   'subscription.canceled': ['Subscription canceled', 'warn'],
   'subscription.resumed': ['Subscription continued', 'good'],
+  'user.noted': ['Note edited'],
   'plan.granted': ['Plan granted', 'good'],
   'plan.revoked': ['Granted plan withdrawn', 'warn'],
   'impersonation.started': ['An operator signed in as this user', 'warn'],

@@ -14,6 +14,8 @@ export const OperatedUser = Type.Object({
   suspendedAt: Nullable(Timestamp),
   granted: Nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Nullable(Timestamp) })),
   hasPassword: Type.Boolean(),
+  /** What operators have written. */
+  note: Nullable(Type.Object({ text: Type.String(), by: Type.String(), at: Timestamp })),
 });
 export type OperatedUser = Static<typeof OperatedUser>;
 

@@ -62,6 +62,8 @@ export interface UserDocument extends BilledRecord {
   privateMetadata?: string;
   /** A JSON object of the values of the host's fields: see `fields.ts`. Absent if it is empty. */
   fields?: string;
+  /** What operators have written about the user, and when; the time of a later note is always later. */
+  note?: { text: string; by: string; at: number };
   /** Incremented when the user becomes a member of an organization; absent before the first. */
   organizationRev?: number;
   createdAt: number;

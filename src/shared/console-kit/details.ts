@@ -37,6 +37,10 @@ export type DetailView = {
   download?: { action: string; label: string; token: string };
   /** What happened, the newest first. */
   timeline?: readonly TimelineEntry[];
+  /** What operators have written about it. */
+  note?: { text: string; by: string; at: string } | false;
+  /** The pages before and after it in the list that `label` names. */
+  neighbours?: { label: string; previous: string | false; next: string | false };
   /** With the view of a table: see `tableOf`. More than three are shown one at a time, as tabs. */
   tables?: readonly (TableText & ReturnType<typeof tableOf>)[];
   texts?: readonly { id: string; heading: string; text: string }[];
@@ -126,6 +130,8 @@ function completed(
     subtitle: false,
     answer: false,
     download: false,
+    note: false,
+    neighbours: false,
     texts: [],
     plots: [],
     ...view,

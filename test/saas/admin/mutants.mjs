@@ -20,6 +20,12 @@ export default [
     tests: [['saas/admin/customer-billing', 'a refund that is sent again, and the same refund by two processes, are made once']],
   },
   {
+    name: 'an operator overwrites the note of another one', file: 'saas/auth/users/note.ts',
+    in: 'createSetNote',
+    replace: 'if ((before && toTimestamp(before.at)) !== replaces)', by: 'if (false)',
+    tests: [['saas/admin/customer', 'of two operators who edit the note at once, one is told so and loses nothing']],
+  },
+  {
     name: 'operators change what belongs to no owner here', file: 'saas/admin/billing-actions.ts',
     in: 'found',
     replace: 'record === undefined || record.email === null', by: 'record === undefined',

@@ -95,6 +95,8 @@ export function createAccountExport(deps: AccountExportDependencies) {
     // Also those that are not shown any more.
     ...(user.fields !== undefined && { fields: valuesIn(user.fields) }),
     ...(user.newEmail !== undefined && { newEmail: user.newEmail }),
+    // Not who has written it: the name of an operator is personal data of another person.
+    ...(user.note && { note: { text: user.note.text, at: toTimestamp(user.note.at) } }),
     ...(user.grant && { granted: exportGrant(user.grant) }),
     ...Object.fromEntries(
       USER_TIMES.flatMap((name) => (user[name] === undefined ? [] : [[name, toTimestamp(user[name])]])),

@@ -1,5 +1,6 @@
 import type { User } from '../../../core/http/schemas.js';
 import type { UserFieldsPatch } from '../../../core/http/user-metadata.js';
+import type { Clock } from '../../../core/kernel/clock.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
 import { type Audit, auditActor, changeDetail, type Operator } from '../../../core/ops/audit.js';
 import { type CommitParts, decideAndCommit, type Effect } from '../../../core/ops/commit.js';
@@ -23,6 +24,7 @@ export interface ProfileChangeDependencies {
   commit: CommitParts;
   event: EventOf<AuthEvents>;
   audit: Audit;
+  clock: Clock;
   profileMark: ProfileMark;
   /** In the commit of a new name, so that other systems receive it soon. */
   profileChanged: Effect;

@@ -42,6 +42,7 @@ import {
   metadataProblem,
   privateMetadataOf,
 } from './metadata.js';
+import { createSetNote, type UserNote } from './note.js';
 import { createChangeProfile, type ProfileChangeDependencies } from './profile-change.js';
 
 /** Identifies a user by id, or by e-mail address in any case. */
@@ -61,6 +62,8 @@ export interface ManagedUser extends User {
 export interface OperatedUser extends ManagedUser {
   state: 'active' | 'suspended' | 'deleting';
   hasPassword: boolean;
+  /** What operators have written; null if there is nothing. */
+  note: UserNote | null;
 }
 
 export type UserState = 'suspended' | 'deleting' | 'unverified';
@@ -103,6 +106,7 @@ export function createUserDirectory(deps: NewUserDependencies & ProfileChangeDep
     state:
       user.deletingAt !== undefined ? 'deleting' : user.suspendedAt !== undefined ? 'suspended' : 'active',
     hasPassword: user.passwordHash !== undefined,
+    note: user.note ? { ...user.note, at: toTimestamp(user.note.at) } : null,
   });
   return {
     toManagedUser,
@@ -120,6 +124,7 @@ export function createUserDirectory(deps: NewUserDependencies & ProfileChangeDep
       return toManagedUser(await insertUser(input, deps, created));
     },
     changeProfile: createChangeProfile(deps),
+    setNote: createSetNote(deps),
     estimate: (): Promise<Estimate> => users.estimate(),
     async listNewest(limit: number): Promise<User[]> {
       const { items } = await users.page({ sort: 'createdAt', desc: true, limit });
@@ -138,6 +143,19 @@ export function createUserDirectory(deps: NewUserDependencies & ProfileChangeDep
       const user = await users.findOne({ id });
       if (!user) throw userNotFound();
       return toOperatedUser(user);
+    },
+    /** The users before and after one in the list of all users. */
+    async neighbours({ id, createdAt }: Pick<User, 'id' | 'createdAt'>) {
+      const at = Date.parse(createdAt);
+      const nearest = async (desc: boolean): Promise<string | null> => {
+        const from = <V>(value: V) => (desc ? { lt: value } : { gt: value });
+        const same = await users.page({ where: { createdAt: at, id: from(id) }, sort: 'id', desc, limit: 1 });
+        if (same.items[0]) return same.items[0].id;
+        const where = { createdAt: from(at) };
+        return (await users.page({ where, sort: 'createdAt', desc, limit: 1 })).items[0]?.id ?? null;
+      };
+      const [previous, next] = await Promise.all([nearest(false), nearest(true)]);
+      return { previous, next };
     },
     /** Counts the registrations of each day (ISO 8601 dates, UTC), each up to `limit`. */
     countRegistrations: (days: readonly string[], limit: number): Promise<number[]> =>
