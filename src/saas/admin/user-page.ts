@@ -134,7 +134,11 @@ export async function userPagePlugin(
         answer: answerOf(user, held.items),
         timeline,
         note: user.note ?? false,
-        neighbours: { label: 'Users in the order of the list', previous: previous ?? false, next: next ?? false },
+        neighbours: {
+          label: 'Users in the order of the list',
+          previous: previous ?? false,
+          next: next ?? false,
+        },
         facts: [...factsOf(user, users), ...planFacts(user, user)],
         actions: [...linksTo(user, users), ...subscriptionLinks(held.items, root)],
         download: {
