@@ -32,7 +32,7 @@ export interface Action<Target, Fields extends TObject = TObject, Result = unkno
   /** What the query of the page may contain, if `find` reads it. */
   querystring?: TObject;
   /** @throws NOT_FOUND */
-  find(parameters: Record<string, string>, query: Record<string, unknown>): Promise<Target>;
+  find(parameters: Record<string, string>, query: Record<string, string>): Promise<Target>;
   /** @throws AppError; errors of the client are shown beside the form */
   run(target: Target, fields: Static<Fields>, by: Operator): Promise<Result>;
   /** The fields of the API from what was typed into the form. Default: the texts. */
@@ -109,8 +109,8 @@ export async function registerAction<Target, Fields extends TObject, Result = un
 ): Promise<void> {
   const { path, inputs = [], run, querystring } = action;
   const parts = { params: Parameters, ...(querystring && { querystring }) };
-  const find = ({ params, query }: FastifyRequest) =>
-    action.find(params as Record<string, string>, query as Record<string, unknown>);
+  const find = (request: FastifyRequest) =>
+    action.find(request.params as Record<string, string>, queryOf(request, querystring));
   const notice = path.replace(/\/?:\w+/g, '').replaceAll('/', '-');
   const { done } = action;
   const hasOutcomes = typeof done !== 'string';
@@ -248,6 +248,7 @@ async function sendForm<Target, Fields extends TObject, Result>(
   const [hidden, shown] = [all.filter(isHidden), all.filter((input) => !isHidden(input))];
   const details = new Map((error?.details ?? []).map(({ path, message }) => [path, message]));
   const root = rootOf(request);
+  const query = new URLSearchParams(queryOf(request, action.querystring));
   return console.send(request, reply, {
     template: 'console-action',
     section,
@@ -256,7 +257,7 @@ async function sendForm<Target, Fields extends TObject, Result>(
       consequences: typeof consequences === 'string' ? consequences : await consequences(target),
       button,
       isDestructive,
-      action: ownPath(request) + (action.querystring ? (/\?.*/.exec(request.url)?.[0] ?? '') : ''),
+      action: ownPath(request) + (query.size > 0 ? `?${query}` : ''),
       token: console.tokensOf(request).issue(),
       problems: error && details.size === 0 ? [error.message] : [],
       hasFieldErrors: details.size > 0,
@@ -279,6 +280,13 @@ async function sendForm<Target, Fields extends TObject, Result>(
 }
 
 const isHidden = ({ type }: Input): boolean => type === 'hidden';
+
+/** The declared part of the query of a page: nothing else that a client has sent is repeated in its form and links. */
+function queryOf({ query }: FastifyRequest, querystring: TObject | undefined): Record<string, string> {
+  const names = Object.keys(querystring?.properties ?? {});
+  const texts = query as Record<string, string | undefined>;
+  return Object.fromEntries(names.flatMap((name) => (texts[name] ? [[name, texts[name]]] : [])));
+}
 
 const confirmation = (expected: string): Input => ({
   name: 'confirm',

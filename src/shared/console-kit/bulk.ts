@@ -3,7 +3,7 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import { AppError, httpErrors } from '../../core/kernel/errors.js';
 import { registerAction } from './actions.js';
 import type { Console } from './console.js';
-import { type List, listQueryOf, type QueryTexts, querySchema } from './lists.js';
+import { type List, listQueryOf, querySchema } from './lists.js';
 
 /** A request changes at most so many. */
 const MAX_ITEMS = 500;
@@ -30,14 +30,13 @@ export async function registerBulkActions<Item>(
       section,
       querystring: querySchema(list),
       async find(parameters, texts) {
-        const { after: _, ...query } = texts as QueryTexts;
+        const { after: _, row: __, done: ___, ...query } = texts;
         const { items, next } = await list.read(listQueryOf(list, query, { parameters, limit: MAX_ITEMS }));
         if (next !== null)
           throw httpErrors.VALIDATION_ERROR({
             message: `The list has more than ${MAX_ITEMS} entries. Narrow the search or the filter.`,
           });
-        const chosen = Object.entries(query).filter(([, value]) => value !== '') as [string, string][];
-        return { items: items.filter(applies), query: new URLSearchParams(chosen).toString() };
+        return { items: items.filter(applies), query: new URLSearchParams(query).toString() };
       },
       title: ({ items }) => `${label}: ${items.length}`,
       consequences: async ({ items }) => `${consequences} ${summaryOf(items.map(nameOf))}`,

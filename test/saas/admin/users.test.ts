@@ -308,6 +308,11 @@ t.test('what a filter shows is changed one by one, after the number was typed', 
   t.match(shown, 'Suspend: 2');
   t.match(shown, ada.email);
   t.notMatch(shown, 'eve@example.test');
+  t.notMatch(
+    (await get(app, `${page}&token=secret`)).text,
+    'secret',
+    'of the query, only filters are repeated',
+  );
   const wrong = await submit(app, page, { confirm: '3' });
   t.equal(wrong.status, 400);
   t.match(wrong.text, 'must be 2');
