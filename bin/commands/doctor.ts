@@ -6,7 +6,7 @@ import type { Program } from '../program.js';
 import { say, style } from '../terminal.js';
 
 const DESCRIPTION = `Check the configuration, the store and the port as a start does, the certificate of the public address and the services \
-that are used, and explain each problem and warning. The command changes nothing and prints no secret. It exits with 1 when a problem would keep the server from starting.`;
+that are used, and explain each problem and warning. The command changes nothing, sends a mail only with --send-mail-to, and prints no secret. It exits with 1 when a problem would keep the server from starting.`;
 
 export function define(command: CommandLine, program: Program): void {
   command

@@ -12,7 +12,6 @@ import { formTokensOf } from '../shared/account-pages/guard.js';
 import type { AccountModuleOptions } from '../shared/account-pages/page.js';
 import type { AccountSources, Person } from '../shared/account-pages/sources.js';
 import type { SaasBase } from './base.js';
-import { formatAmount } from './billing/mails.js';
 import { refuseImpersonator } from './guards.js';
 import type { SaasModules } from './modules.js';
 import type { UserPagesModule } from './pages/module.js';
@@ -49,7 +48,6 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
     organizations,
     userFields: users.userFields,
     changeProfile: users.directory.changeProfile,
-    formatAmount,
     sessionCookie: auth.sessionCookie,
     origins,
     secrets,

@@ -65,10 +65,12 @@ export function lastDays(clock: Clock, count: number): string[] {
   );
 }
 
+/** Whether a text is a month (`2026-11`) and not a day. */
+export const isMonth = (span: string): boolean => span.length === '2026-11'.length;
+
 /** The times of a day or a month (`2026-11-30` or `2026-11`, UTC), as a condition. */
 export function timesOf(span: string): { gte: number; lt: number } {
   const start = Date.parse(span);
-  const isMonth = span.length === '2026-11'.length;
   const date = new Date(start);
-  return { gte: start, lt: isMonth ? date.setUTCMonth(date.getUTCMonth() + 1) : start + DAY };
+  return { gte: start, lt: isMonth(span) ? date.setUTCMonth(date.getUTCMonth() + 1) : start + DAY };
 }

@@ -36,7 +36,8 @@ function readCertificate({ hostname, port }: URL): Promise<Presented> {
       const { code, message } = Object(socket.authorizationError) as Partial<NodeJS.ErrnoException>;
       const problem = socket.authorized ? undefined : (code ?? message ?? String(socket.authorizationError));
       socket.destroy();
-      resolve({ problem, endsAt });
+      if (Number.isNaN(endsAt)) reject(new Error('it presents no certificate'));
+      else resolve({ problem, endsAt });
     });
   });
 }

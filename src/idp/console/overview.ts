@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { DAY } from '../../core/kernel/clock.js';
+import type { Page } from '../../core/storage/collection.js';
 import { Done, rootOf } from '../../shared/console-kit/console.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
 import { figureViews, keyFigureOf, levelFigure } from '../../shared/console-kit/key-figures.js';
@@ -59,12 +60,20 @@ export async function overviewPlugin(fastify: FastifyTypebox, services: ConsoleS
         levelFigure({ name: 'agents', label: 'Agents', value: agents, path: 'principals?kind=agent' }),
         levelFigure({ name: 'applications', label: 'Applications', value: clients, path: 'clients' }),
         keyFigureOf({
-          ...{ name: 'sign-ins', label: 'Sign-ins', isGoodUp: true, isSummable: true },
-          ...{ values: signIns.succeeded, path: 'audit?event=login.' },
+          name: 'sign-ins',
+          label: 'Sign-ins',
+          isGoodUp: true,
+          isSummable: true,
+          values: signIns.succeeded,
+          path: 'audit?event=login.',
         }),
         keyFigureOf({
-          ...{ name: 'failed-sign-ins', label: 'Failed sign-ins', isGoodUp: false, isSummable: true },
-          ...{ values: signIns.failed, path: 'audit?event=login.failed' },
+          name: 'failed-sign-ins',
+          label: 'Failed sign-ins',
+          isGoodUp: false,
+          isSummable: true,
+          values: signIns.failed,
+          path: 'audit?event=login.failed',
         }),
       ];
       return console.send(request, reply, {
@@ -180,23 +189,37 @@ async function attentionTo({ sources, clock }: ConsoleServices) {
   const endsSoon = ({ expiresAt = Number.POSITIVE_INFINITY }: PrincipalDocument) =>
     expiresAt > now && expiresAt < now + SOON_MS;
   const entries = [
-    { count: failures, text: 'Applications were not told that a session has ended', path: LOGOUT_FAILURES },
-    { count: expired.items.length, text: 'Invitations have expired', path: 'invitations?state=expired' },
     {
-      count: agents.items.filter(isUnused).length,
+      count: failures,
+      isPart: false,
+      text: 'Applications were not told that a session has ended',
+      path: LOGOUT_FAILURES,
+    },
+    { ...countOf(expired, () => true), text: 'Invitations have expired', path: 'invitations?state=expired' },
+    {
+      ...countOf(agents, isUnused),
       text: 'Agents were not used for 90 days',
       path: 'principals?kind=agent',
     },
     {
-      count: agents.items.filter(endsSoon).length,
+      ...countOf(agents, endsSoon),
       text: 'Agents end within 14 days',
       path: 'principals?kind=agent',
     },
   ];
   return entries
     .filter(({ count }) => count > 0)
-    .map(({ count, text, path }) => ({ path, text: `${text}: ${bounded(count)}` }));
+    .map(({ count, isPart, text, path }) => ({
+      path,
+      text: `${text}: ${isPart ? `${withSeparators(count)}+` : bounded(count)}`,
+    }));
 }
+
+/** Of a list that was read up to a limit. */
+const countOf = (
+  { items, next }: Page<PrincipalDocument>,
+  counts: (principal: PrincipalDocument) => boolean,
+) => ({ count: items.filter(counts).length, isPart: next !== null });
 
 const signInsBySpan = (
   signIns: Record<'succeeded' | 'failed', (number | null)[]>,

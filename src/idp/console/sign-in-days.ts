@@ -1,4 +1,4 @@
-import { type Clock, DAY, HOUR, SECOND } from '../../core/kernel/clock.js';
+import { type Clock, DAY, HOUR, MINUTE, SECOND } from '../../core/kernel/clock.js';
 import type { AuditRecord } from '../../core/ops/audit.js';
 import { auditIdsFrom } from '../../core/ops/audit-search.js';
 import type { Job } from '../../core/ops/jobs.js';
@@ -31,8 +31,8 @@ const COUNTED_DAYS = 60;
 const BATCH_SIZE = 500;
 /** Batches before a page is shown; the job counts the rest. */
 const MAX_BATCHES = 10;
-/** A record of another process may come a little later than its time. */
-const DELAY_MS = 5 * SECOND;
+/** A record may come later than its time: from a process with another clock, or after a write was tried again. */
+const DELAY_MS = MINUTE;
 
 export type SignInDays = ReturnType<typeof createSignInDays>;
 

@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { isOrganizationId } from '../../core/http/identity.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
+import { decimalsOf, writeAmount } from '../../core/kernel/currencies.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { Operator } from '../../core/ops/audit.js';
 import { actionsOn } from '../../shared/console-kit/actions.js';
@@ -10,7 +11,6 @@ import type { DetailAction } from '../../shared/console-kit/details.js';
 import type { BillingRecords, PaymentRecord, SubscriptionRecord } from '../billing/records.js';
 import type { Refunds } from '../billing/refunds.js';
 import type { SubscriptionChanges } from '../billing/subscription/changes.js';
-import { decimalsOf, writeAmount } from './billing.js';
 import { DayInput, endOf, PROVIDER_TIMEOUT_MS } from './user-actions.js';
 
 /** What the payment provider does for operators. */
@@ -74,7 +74,10 @@ export async function billingActionsPlugin(
         label: 'Price',
         isRequired: true,
         ...(prices && {
-          options: () => prices().map(([value, plan]) => ({ value, label: `${plan} (${value})` })),
+          options: () => [
+            { value: '', label: 'Choose a price' },
+            ...prices().map(([value, plan]) => ({ value, label: `${plan} (${value})` })),
+          ],
         }),
       },
       {

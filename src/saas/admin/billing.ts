@@ -1,5 +1,6 @@
 import { isOrganizationId } from '../../core/http/identity.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
+import { writeAmount } from '../../core/kernel/currencies.js';
 import type { Page } from '../../core/storage/collection.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { type Column, type ListQuery, registerList } from '../../shared/console-kit/lists.js';
@@ -143,24 +144,8 @@ export const refundColumn: Column<PaymentRecord> = {
   label: 'Action',
   text: ({ refundableAmount, email }: PaymentRecord) =>
     refundableAmount > 0 && email !== null ? 'Refund' : null,
-  href: ({ id, refundableAmount }: PaymentRecord) => (refundableAmount > 0 ? `payments/${id}/refund` : null),
+  href: ({ id, refundableAmount, email }: PaymentRecord) =>
+    refundableAmount > 0 && email !== null ? `payments/${id}/refund` : null,
+  isAction: true,
   only: 'page',
 };
-
-/** An amount in the currency's smallest unit, such as `29.00 EUR`: with as many decimals as the currency has. */
-export function writeAmount(amount: number | null, currency: string | null): string | null {
-  if (amount === null || currency === null) return null;
-  const code = currency.toUpperCase();
-  const digits = decimalsOf(code);
-  return `${(amount / 10 ** digits).toFixed(digits)} ${code}`;
-}
-
-/** A currency that the runtime does not know has two decimals, as most have. */
-export function decimalsOf(currency: string): number {
-  try {
-    return new Intl.NumberFormat('en', { style: 'currency', currency }).resolvedOptions()
-      .maximumFractionDigits as number;
-  } catch {
-    return 2;
-  }
-}

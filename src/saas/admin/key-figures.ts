@@ -1,9 +1,9 @@
-import { type KeyFigure, keyFigureOf } from '../../shared/console-kit/key-figures.js';
+import { decimalsOf } from '../../core/kernel/currencies.js';
+import { type KeyFigure, keyFigureOf, plain } from '../../shared/console-kit/key-figures.js';
 import type { TimeSeries } from '../../shared/console-kit/plots.js';
-import { decimalsOf } from './billing.js';
 
 /** What is counted by day. */
-interface Counted extends Pick<TimeSeries, 'unit' | 'isSummable' | 'series'> {
+interface CountedTrend extends Pick<TimeSeries, 'unit' | 'isSummable' | 'series' | 'bound'> {
   id: string;
   /** The list of what is counted, relative to the root. */
   path?: string;
@@ -22,25 +22,25 @@ const FIGURES = [
 ] as const;
 
 /** @param trends of twice the days or months of a period; of several currencies, the first counts */
-export function keyFiguresOf(trends: readonly Counted[]): KeyFigure[] {
+export function keyFiguresOf(trends: readonly CountedTrend[]): KeyFigure[] {
   const find = (id: string) => trends.find((one) => one.id === id || one.id.replace(/-[a-z]{3}$/, '') === id);
   return FIGURES.flatMap((figure) => {
     const { id, label, isGoodUp } = figure;
     if (id === 'churn') return churnOf({ name: id, label, isGoodUp }, find('mrr'), find('mrr-changes')) ?? [];
     const trend = find(id);
     if (!trend) return [];
-    const { isSummable, unit, path } = trend;
+    const { isSummable, unit, path, bound } = trend;
     const values = sumsOf(trend, 'series' in figure ? figure.series : undefined);
     const amount = /^[A-Z]{3}$/.test(unit) && { write: writerOf(unit), isDifference: id === 'mrr-changes' };
-    return keyFigureOf({ name: id, label, isGoodUp, values, isSummable, path, ...amount }) ?? [];
+    return keyFigureOf({ name: id, label, isGoodUp, values, isSummable, path, bound, ...amount }) ?? [];
   });
 }
 
 /** What left of the revenue at the beginning of the period, in percent. */
 function churnOf(
   figure: Pick<KeyFigure, 'name' | 'label' | 'isGoodUp'>,
-  revenue: Counted | undefined,
-  changes: Counted | undefined,
+  revenue: CountedTrend | undefined,
+  changes: CountedTrend | undefined,
 ): KeyFigure | null {
   if (!revenue || !changes) return null;
   const [levels, churned] = [sumsOf(revenue, undefined), sumsOf(changes, 'churned')];
@@ -57,18 +57,16 @@ function churnOf(
   const change = before === null ? null : rate - before;
   return {
     ...figure,
-    value: `${POINTS.format(rate)} %`,
-    change: change === null ? null : `${POINTS.format(Math.abs(change))} pt`,
+    value: `${plain(rate)} %`,
+    change: change === null ? null : `${plain(Math.abs(change))} points`,
     isUp: change ? change > 0 : null,
     values: churned.slice(half).map((value) => value && -value),
     ...(changes.path !== undefined && { path: changes.path }),
   };
 }
 
-const POINTS = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
-
 /** The values of one series, or the sums of all. */
-function sumsOf({ series }: Pick<Counted, 'series'>, name: string | undefined): (number | null)[] {
+function sumsOf({ series }: Pick<CountedTrend, 'series'>, name: string | undefined): (number | null)[] {
   const counted = name === undefined ? series : series.filter((one) => one.name === name);
   const days = counted[0]?.values.map((_, day) => day) ?? [];
   return days.map((day) => {

@@ -1,5 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { type Clock, lastDays, MINUTE, SECOND } from '../../core/kernel/clock.js';
+import { decimalsOf } from '../../core/kernel/currencies.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import type { KeyFigure } from '../../shared/console-kit/key-figures.js';
@@ -10,7 +11,6 @@ import type { Activity } from '../auth/sessions/activity.js';
 import type { UserDirectory } from '../auth/users/users.js';
 import type { BillingFigures } from '../billing/figures/service.js';
 import type { DailyFigures } from '../billing/figures/store.js';
-import { decimalsOf } from './billing.js';
 import { keyFiguresOf } from './key-figures.js';
 
 /** The plots of the overview. Their data is read and drawn at most once a minute, whatever the number of requests. */

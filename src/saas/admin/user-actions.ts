@@ -143,6 +143,8 @@ export async function userActionsPlugin(
       { name: 'note', label: 'Note', type: 'lines', hint: 'Empty removes it.', maxLength: MAX_NOTE_LENGTH },
     ],
     values: ({ note }) => ({ note: note?.text ?? '', replaces: note?.at ?? '' }),
+    // Browsers count a line break as one character and send two.
+    fromForm: ({ note, ...rest }) => ({ ...rest, ...(note && { note: note.replaceAll('\r\n', '\n') }) }),
     run: ({ id }, note, by) => directory.setNote(id, note, by),
     done: 'The note was saved.',
   });

@@ -1,4 +1,5 @@
 import type { TSchema } from 'typebox';
+import { writeAmount } from '../../core/kernel/currencies.js';
 import { type AuditView, type ListedAudit, toAuditView, writeActor } from '../../core/ops/audit.js';
 import { writeDetail } from '../../shared/console-kit/audit.js';
 import type { Column } from '../../shared/console-kit/lists.js';
@@ -7,7 +8,7 @@ import type { PurchaseList } from '../billing/purchases.js';
 import type { BillingRecords } from '../billing/records.js';
 import type { Purchase } from '../billing/schemas.js';
 import type { OwnOrganization } from '../organizations/schemas.js';
-import { paymentColumns, refundColumn, subscriptionColumns, writeAmount } from './billing.js';
+import { paymentColumns, refundColumn, subscriptionColumns } from './billing.js';
 
 /** A list on the page of a user. */
 export interface UserSection<Item> {
@@ -137,7 +138,7 @@ export function createUserSections(sources: UserSectionSources): readonly UserSe
           .slice(0, limit)
           .map(toAuditView),
       empty: `None is among the newest ${SEARCHED} records about the user.`,
-      path: (id) => `audit?q=${id}&event=login.`,
+      path: (id) => `audit?q=${id}&event=login.failed`,
     }),
     section({
       title: 'Audit',

@@ -1,10 +1,10 @@
+import { writeAmount } from '../../core/kernel/currencies.js';
 import { type AuditView, toAuditView, writeActor } from '../../core/ops/audit.js';
 import { writeDetail } from '../../shared/console-kit/audit.js';
 import type { TimelineEntry } from '../../shared/console-kit/details.js';
 import { sentenceCase } from '../../shared/console-kit/marks.js';
 import type { MailSummary } from '../../shared/email/service.js';
 import type { PaymentRecord } from '../billing/records.js';
-import { writeAmount } from './billing.js';
 import { firstOf, type UserSectionSources } from './user-sections.js';
 
 /** Entries on the page of a user. */

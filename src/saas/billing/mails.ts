@@ -1,5 +1,6 @@
 import { type Catalogue, longDate } from '../../core/http/messages.js';
 import { DAY } from '../../core/kernel/clock.js';
+import { formatAmount } from '../../core/kernel/currencies.js';
 import type { Mail } from '../../shared/email/outbox.js';
 import type { BillingContext } from './context.js';
 import { isProviderError } from './errors.js';
@@ -213,17 +214,3 @@ function endsBy({ cancel_at_period_end: isCancelled, cancel_at: time }: Json, en
   const cancelAt = asTime(time);
   return isCancelled === true || (cancelAt !== undefined && cancelAt <= end);
 }
-
-/** @param amount in the currency's smallest unit, which the provider defines differently from Unicode for some */
-export function formatAmount(amount: number, currency: string, locale = 'en'): string {
-  const code = currency.toUpperCase();
-  const digits = ZERO_DECIMAL.has(code) ? 0 : THREE_DECIMAL.has(code) ? 3 : 2;
-  const format = { style: 'currency', currency: code, minimumFractionDigits: digits } as const;
-  return new Intl.NumberFormat(locale, { ...format, maximumFractionDigits: digits }).format(
-    amount / 10 ** digits,
-  );
-}
-
-/** https://docs.stripe.com/currencies#minor-units */
-const ZERO_DECIMAL = new Set('BIF CLP DJF GNF JPY KMF KRW MGA PYG RWF VND VUV XAF XOF XPF'.split(' '));
-const THREE_DECIMAL = new Set('BHD JOD KWD OMR TND'.split(' '));

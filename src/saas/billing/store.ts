@@ -263,14 +263,26 @@ export interface PaymentDocument {
   refundedAmount?: number;
   refundedAt?: number;
   disputes?: Dispute[];
-  /** What the last refund by an operator changes: the refunded amounts before and after it. */
-  operatorRefund?: string;
+  /** The last refund by an operator. */
+  operatorRefund?: OperatorRefund;
   /** When to ask the provider again which invoice the charge belongs to. */
   recheckAt?: number;
   /** The event that reported each fact first: another event about the same fact notifies no one again. */
   reportedBy: Record<string, string>;
   /** Incremented by every write, for optimistic locking. */
   rev: number;
+}
+
+/** A refund that an operator has begun. */
+export interface OperatorRefund {
+  /** The charge, its refunded amounts before and after, and the reason. */
+  change: string;
+  /** The refunded amount of the charge before. */
+  from: number;
+  /** By which the provider makes it once. */
+  key: string;
+  /** Whether the provider has made it, and the audit says so. */
+  isRecorded: boolean;
 }
 
 /** A customer's objection to a charge. */

@@ -4,6 +4,7 @@ import type { Static } from 'typebox';
 import { type Localized, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
+import { formatAmount } from '../../core/kernel/currencies.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { ownValue } from '../../core/kernel/fields.js';
 import type { Buyer } from '../billing/checkout/service.js';
@@ -76,7 +77,7 @@ const isRejected = (error: unknown): error is AppError =>
 
 /** The page on which users see the plan and payments of their own or of an organization, and buy, change and cancel. */
 export async function billingPagePlugin(fastify: FastifyTypebox, options: BillingPageOptions): Promise<void> {
-  const { billing, formatAmount, pages, publicUrl, base, billedOf } = options;
+  const { billing, pages, publicUrl, base, billedOf } = options;
   const config = access('person', { page: true });
   const route = { config, handlerTimeout: PROVIDER_TIMEOUT_MS };
   /** Relative to the public address, whose path pages have in their addresses. */

@@ -9,7 +9,6 @@ import type { AuthService } from '../auth/service.js';
 import type { SessionCookie } from '../auth/sessions/browser-sessions.js';
 import type { UserFieldRules } from '../auth/users/fields.js';
 import type { UserDirectory } from '../auth/users/users.js';
-import type { formatAmount } from '../billing/mails.js';
 import type { BillingModule } from '../billing/module.js';
 import type { KeyService } from '../keys/service.js';
 import type { Federation } from '../login-providers/service.js';
@@ -39,7 +38,6 @@ export interface UserPagesModuleOptions {
   /** The fields of users that the host declares; absent without the option. */
   userFields: UserFieldRules | undefined;
   changeProfile: UserDirectory['changeProfile'];
-  formatAmount: typeof formatAmount;
   /** The cookie of the API with the refresh token. */
   sessionCookie: SessionCookie;
   /** The origins of pages at which a user may continue, beside that of the public address. */

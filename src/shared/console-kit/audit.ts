@@ -67,18 +67,18 @@ export const auditColumns = (pathOf: AuditListOptions['pathOf']): readonly Colum
   { label: 'Detail', text: ({ detail }) => detail, only: 'csv' },
 ];
 
-/** The detail of a change as people read it: `plan: free → pro`. Every other detail is a text already. */
+/** The detail of a change as people read it: `plan: free → pro`, after what it is about. Every other detail is a text already. */
 export function writeDetail(detail: string | null): string | null {
-  const parsed = detail?.startsWith('{') ? parseObject(detail) : null;
-  if (!parsed) return detail;
+  const start = detail?.indexOf('{') ?? -1;
+  const parsed = detail === null || start < 0 ? null : parseObject(detail.slice(start));
+  if (detail === null || !parsed) return detail;
   const { before, after, ...more } = parsed;
   const changes = Object.entries((after ?? {}) as Record<string, unknown>).map(([name, value]) => {
     const old = (before as Record<string, unknown> | undefined)?.[name];
     return `${name}: ${writeValue(old)} → ${writeValue(value)}`;
   });
-  return [...changes, ...Object.entries(more).map(([name, value]) => `${name}: ${writeValue(value)}`)].join(
-    '; ',
-  );
+  const others = Object.entries(more).map(([name, value]) => `${name}: ${writeValue(value)}`);
+  return detail.slice(0, start) + [...changes, ...others].join('; ');
 }
 
 /** Null for the words of an operator, which may begin like JSON. */

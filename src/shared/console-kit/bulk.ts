@@ -1,12 +1,18 @@
-import type { TObject } from 'typebox';
+import { type TObject, Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { AppError, httpErrors } from '../../core/kernel/errors.js';
+import { sha256 } from '../../core/kernel/secrets.js';
+import { withoutBudget } from '../../core/storage/request-budget.js';
 import { registerAction } from './actions.js';
 import type { Console } from './console.js';
 import { type List, listQueryOf, querySchema } from './lists.js';
 
-/** A request changes at most so many. */
+/** A request changes at most so many: the first ones, and another request those that are left. */
 const MAX_ITEMS = 500;
+
+const NOT_NARROWED = 'Narrow the list by a search or a filter first.';
+const CHANGED = 'The list has changed since the page was shown. Load it again.';
+const HASH = { accepts: 'a value of the page', pattern: '^[\\w-]{43}$' };
 /** Each change takes milliseconds, but a database may be slow. */
 const TIMEOUT_MS = 60_000;
 /** Items that a message names. */
@@ -14,11 +20,15 @@ const NAMED = 5;
 
 interface Selection<Item> {
   items: readonly Item[];
+  /** Whether the list has more. */
+  isPart: boolean;
   query: string;
+  /** Of the identifiers: a form that was rendered for others is refused. */
+  fingerprint: string;
 }
 
 /** The actions with everything that a list shows; see {@link List.bulk}. */
-export async function registerBulkActions<Item>(
+export async function registerBulkActions<Item extends { id: string }>(
   fastify: FastifyTypebox,
   console: Console,
   list: List<Item>,
@@ -31,19 +41,32 @@ export async function registerBulkActions<Item>(
       querystring: querySchema(list),
       async find(parameters, texts) {
         const { after: _, row: __, done: ___, ...query } = texts;
-        const { items, next } = await list.read(listQueryOf(list, query, { parameters, limit: MAX_ITEMS }));
-        if (next !== null)
-          throw httpErrors.VALIDATION_ERROR({
-            message: `The list has more than ${MAX_ITEMS} entries. Narrow the search or the filter.`,
-          });
-        return { items: items.filter(applies), query: new URLSearchParams(query).toString() };
+        if (Object.keys(query).length === 0) throw httpErrors.VALIDATION_ERROR({ message: NOT_NARROWED });
+        const page = await list.read(listQueryOf(list, query, { parameters, limit: MAX_ITEMS }));
+        const items = page.items.filter(applies);
+        const fingerprint = sha256(JSON.stringify(items.map(({ id }) => id)));
+        return {
+          items,
+          isPart: page.next !== null,
+          fingerprint,
+          query: new URLSearchParams(query).toString(),
+        };
       },
-      title: ({ items }) => `${label}: ${items.length}`,
+      title: ({ items, isPart }) => `${label}: ${isPart ? 'the first ' : ''}${items.length}`,
       consequences: async ({ items }) => `${consequences} ${summaryOf(items.map(nameOf))}`,
       typed: ({ items }) => String(items.length),
       timeoutMs: TIMEOUT_MS,
       ...action,
-      run: ({ items }, fields, by) => changeAll(items, { nameOf, change: (item) => run(item, fields, by) }),
+      inputs: [...(action.inputs ?? []), { name: 'shown', label: 'Shown', type: 'hidden' }],
+      values: ({ fingerprint }) => ({ shown: fingerprint }),
+      fields: Type.Object({ ...action.fields?.properties, shown: Type.Optional(Type.String(HASH)) }),
+      // Each change has the time of a request of its own.
+      run: ({ items, fingerprint }, { shown, ...fields }, by) => {
+        if (shown !== undefined && shown !== fingerprint)
+          throw httpErrors.VERSION_CONFLICT({ message: CHANGED });
+        const change = (item: Item) => withoutBudget(() => run(item, fields, by));
+        return changeAll(items, { nameOf, change });
+      },
       done: 'All of them were changed.',
       returnTo: ({ query }) => `${path}?${query}`,
     });

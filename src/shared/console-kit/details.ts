@@ -121,7 +121,12 @@ function completed(
   tab: string | undefined,
   own: string,
 ): View {
-  const named = tables.map((table) => ({ ...table, id: slugOf(table.heading), tableLabel: table.heading }));
+  const named = tables.map((table) => ({
+    note: false,
+    ...table,
+    id: slugOf(table.heading),
+    tableLabel: table.heading,
+  }));
   const hasTabs = named.length > MAX_TABLES;
   const current = hasTabs ? named.find(({ id }) => id === tab) : undefined;
   const isSummary = current === undefined;

@@ -23,30 +23,47 @@ export interface Counted extends Pick<KeyFigure, 'name' | 'label' | 'isGoodUp' |
   /** Whether the values of several days add up; false for levels, of which the last one counts. */
   isSummable: boolean;
   write?(value: number): string;
+  /** Counting ended at this value. */
+  bound?: number | undefined;
   /** Whether the change is a number of the same kind, because a share of it would mean nothing. */
   isDifference?: boolean;
 }
 
-/** Null if nothing was counted in the period. */
+/**
+ * Null if nothing was counted in the period. The present day or month is not over: the change of what adds up is that of the others, and
+ * unknown if one of those before is.
+ */
 export function keyFigureOf({
   values: all,
   isSummable,
   write = plain,
   isDifference = false,
+  bound = Number.POSITIVE_INFINITY,
   ...figure
 }: Counted): KeyFigure | null {
-  const values = all.slice(all.length / 2);
+  const half = all.length / 2;
+  const values = all.slice(half);
   const now = totalOf(values, isSummable);
-  const before = totalOf(all.slice(0, all.length / 2), isSummable);
   if (now === null) return null;
-  const change = before === null ? null : now - before;
+  const earlier = isSummable ? all.slice(1, half) : all.slice(0, half);
+  const [last, before] = isSummable
+    ? [totalOf(values.slice(0, -1), true), earlier.includes(null) ? null : totalOf(earlier, true)]
+    : [now, totalOf(earlier, false)];
+  const change = before === null || last === null ? null : last - before;
   const writeChange = (): string | null => {
     if (change === null || before === null) return null;
     return isDifference || before === 0
       ? write(Math.abs(change))
       : `${plain(Math.abs((100 * change) / before))} %`;
   };
-  return { ...figure, values, value: write(now), change: writeChange(), isUp: change ? change > 0 : null };
+  const isBounded = values.some((value) => value !== null && value >= bound);
+  return {
+    ...figure,
+    values,
+    value: `${write(now)}${isBounded ? '+' : ''}`,
+    change: writeChange(),
+    isUp: change ? change > 0 : null,
+  };
 }
 
 /** A number that is not counted by day. */
@@ -66,7 +83,7 @@ function totalOf(values: readonly (number | null)[], isSummable: boolean): numbe
 }
 
 const NUMBERS = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
-const plain = (value: number): string => NUMBERS.format(value);
+export const plain = (value: number): string => NUMBERS.format(value);
 
 /** The view of the partial `_console-figures`. @param root of the console as seen from the page */
 export const figureViews = (figures: readonly KeyFigure[], root: string) =>

@@ -80,6 +80,8 @@ export interface Column<Item> {
   detail?(item: Item): string | null;
   /** Whether the list is ordered by this column, the newest or highest first. */
   isSorted?: boolean;
+  /** Whether `href` is something to do, not the page of the item, which a click on the row opens. */
+  isAction?: boolean;
   /** Where the column appears. Default: both. */
   only?: 'page' | 'csv';
 }
@@ -316,11 +318,11 @@ export function tableOf<Item>(all: readonly Column<Item>[], items: readonly Item
     rows: items.map((item) => {
       let hasPage = false;
       return {
-        cells: columns.map(({ label, text, href, kind, detail }) => {
+        cells: columns.map(({ label, text, href, kind, detail, isAction = false }) => {
           const value = text(item);
           const target = href?.(item) ?? undefined;
           const isOutside = target !== undefined && /^https?:/.test(target);
-          const isWhole = target !== undefined && !isOutside && !hasPage;
+          const isWhole = target !== undefined && !isOutside && !isAction && !hasPage;
           hasPage ||= isWhole;
           const shown = value === null ? undefined : kind;
           return {

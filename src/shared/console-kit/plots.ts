@@ -1,5 +1,6 @@
 import * as Plot from '@observablehq/plot';
 import { parseHTML } from 'linkedom';
+import { isMonth } from '../../core/kernel/clock.js';
 
 /**
  * Plots of values per day as SVG, with a sentence and a table that say the same. Load this file dynamically: it is the only
@@ -226,7 +227,7 @@ function tabulate({ label, unit, days, series, bound }: TimeSeries): PlotTable {
   return {
     tableLabel: label,
     columns: [
-      { label: isMonth(days[0]) ? 'Month (UTC)' : 'Day (UTC)', isNumber: false },
+      { label: isMonth(days[0] ?? '') ? 'Month (UTC)' : 'Day (UTC)', isNumber: false },
       ...series.map((one) => ({ label: heading(one), isNumber: true })),
     ],
     rows: days
@@ -257,7 +258,5 @@ function writeValue(value: number | null | undefined, bound = Number.POSITIVE_IN
 }
 
 const shortNumber = (value: number): string => compact.format(value);
-
-const isMonth = (span = ''): boolean => span.length === '2026-11'.length;
 
 const shortDate = (span: string): string => (isMonth(span) ? months : dates).format(new Date(span));

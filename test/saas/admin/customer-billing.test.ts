@@ -140,6 +140,52 @@ t.test('a refund that is sent again, and the same refund by two processes, are m
   t.equal(payment.refunded, 1500);
 });
 
+t.test(
+  'two operators who refund different amounts at once: one is made, the other one is refused',
+  async (t) => {
+    const customer = await subscriber(t);
+    const { app, api } = customer;
+    const payment = await paid(customer);
+    const other = await secondAppOn(t, app, { paymentSecretKey: KEY, paymentApiUrl: api.url });
+    const path = `/admin/api/payments/${payment.invoice}/refund`;
+    const answers = await Promise.all([
+      app.admin('POST', path, { amount: 1000, refundedAmount: 0 }),
+      other.admin('POST', path, { amount: 700, refundedAmount: 0 }),
+      app.admin('POST', path, { amount: 1000, refundedAmount: 0, reason: 'duplicate' }),
+    ]);
+    const made = answers.filter(({ status }) => status === 200);
+    t.equal(made.length, 1);
+    t.equal(answers.filter(({ status }) => status === 409).length, 2);
+    t.ok([700, 1000].includes(payment.refunded), String(payment.refunded));
+    t.equal((await auditedBy(t, customer)).length, 1);
+  },
+);
+
+t.test('a refund that has failed at the bank can be made again', async (t) => {
+  const customer = await subscriber(t);
+  const { app } = customer;
+  const payment = await paid(customer);
+  const path = `/admin/api/payments/${payment.invoice}/refund`;
+  const order = { amount: 1000, refundedAmount: 0 };
+  t.equal((await app.admin('POST', path, order)).status, 200);
+  payment.refunded = 0;
+  t.equal((await app.admin('POST', path, order)).status, 200);
+  t.equal(payment.refunded, 1000);
+  const keys = refundsOf(customer).map(({ headers }) => headers['idempotency-key']);
+  t.equal(new Set(keys).size, 2, 'not the answer of the first one');
+  t.equal((await auditedBy(t, customer)).length, 2);
+});
+
+t.test('amounts have the decimals of the payment provider, which differ from those of Unicode', async (t) => {
+  const customer = await subscriber(t);
+  const { app } = customer;
+  const payment = await paid(customer, { amount: 500_000, currency: 'huf' });
+  const path = `/admin/payments/${payment.invoice}/refund`;
+  t.match(await textOf(app, path), 'Refund 5000.00 HUF');
+  t.equal((await submit(app, path, { amount: '50', refundedAmount: '0' })).status, 303);
+  t.equal(payment.refunded, 5000);
+});
+
 t.test('a refund that cannot be made is explained at its form, and writes nothing', async (t) => {
   const customer = await subscriber(t);
   const { app, api } = customer;

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap';
 import { sessionCollection, userCollection } from '../../../src/saas/auth/store.js';
+import { readForm } from '../../kit/agent.js';
 import {
   type Account,
   ADMIN,
@@ -317,6 +318,14 @@ t.test('what a filter shows is changed one by one, after the number was typed', 
   t.equal(wrong.status, 400);
   t.match(wrong.text, 'must be 2');
   t.equal(await me(app, ada), 200, 'nothing was changed');
+  const old = readForm('http://x/', shown).fields;
+  await app.server.fastify.saas.users.update({ id: bob.id }, { emailVerified: true });
+  const eve = await app.signUp();
+  const changed = await sendForm(app, page, { ...old, confirm: '2' });
+  t.match([changed.status, changed.text], [409, 'The list has changed']);
+  t.equal(await me(app, eve), 200, 'who was not shown is not changed');
+  await app.server.fastify.saas.users.update({ id: bob.id }, { emailVerified: false });
+  await app.server.fastify.saas.users.update({ id: eve.id }, { emailVerified: true });
   const done = await submit(app, page, { confirm: '2' });
   t.equal(done.status, 303);
   t.match((await follow(app, page, done)).text, 'All of them were changed.');
@@ -328,6 +337,8 @@ t.test('what a filter shows is changed one by one, after the number was typed', 
       .join(),
     `user.suspended ${SECRETS.adminUsername}`,
   );
+  const bare = await get(app, '/admin/users/all/suspend');
+  t.match([bare.status, bare.text], [400, 'Narrow the list']);
   const none = await submit(app, page, { confirm: '0' });
   t.equal(none.status, 303, 'who is suspended already is passed over');
 });

@@ -7,6 +7,7 @@ import type { Json } from '../../../src/saas/billing/provider/json.js';
 import { findTestSubscriptions, subscriptionCollection } from '../../../src/saas/billing/store.js';
 import { SECRETS, saasApp, storeOf } from '../../kit/app.js';
 import { billingOn } from '../../kit/billing.js';
+import { fakeClock } from '../../kit/clock.js';
 import { signWebhook } from '../../kit/sign-webhook.js';
 import { subscriptionObject } from '../../kit/stripe-objects.js';
 import { temporaryFolder } from '../../kit/tmp.js';
@@ -52,7 +53,11 @@ t.test('what was bought in test mode gives nothing under a live key', async (t) 
 const ENDPOINT = 'https://app.example.test/api/billing/webhook';
 
 /** An account in which everything is set up, except for the given answers by path. */
-async function accountWith(t: Parameters<typeof provider>[0], answers: Record<string, Json | number>) {
+async function accountWith(
+  t: Parameters<typeof provider>[0],
+  answers: Record<string, Json | number>,
+  clock = fakeClock(),
+) {
   const list = (...data: Json[]) => ({ object: 'list', has_more: false, data });
   const endpoint = { id: 'we_1', url: ENDPOINT, status: 'enabled', enabled_events: ['*'] };
   const right: Record<string, Json | number> = {
@@ -73,6 +78,7 @@ async function accountWith(t: Parameters<typeof provider>[0], answers: Record<st
   const problems = await examineAccount({
     ...{ key: KEY, apiUrl: url, prices, lookupKeys: ['pro_monthly'] },
     webhookUrl: ENDPOINT,
+    clock,
   });
   return problems.map(({ about, message }) => `${about} ${message}`);
 }
@@ -126,6 +132,11 @@ t.test('the doctor names what is missing in the account at the provider', async 
     ],
   ];
   for (const [answers, expected] of cases) t.same(await accountWith(t, answers), expected);
+  t.match(
+    await accountWith(t, { '/v1/invoices': 403 }, fakeClock(Date.UTC(2040, 0, 2))),
+    [/lacks permissions to read: Invoices/, /^clock is 86400 seconds ahead/],
+    'a wrong clock hides nothing',
+  );
 });
 
 t.test(

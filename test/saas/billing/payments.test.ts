@@ -1,5 +1,5 @@
 import t from 'tap';
-import { formatAmount } from '../../../src/saas/billing/mails.js';
+import { formatAmount } from '../../../src/core/kernel/currencies.js';
 import type { Json } from '../../../src/saas/billing/provider/json.js';
 import { paymentCollection, paymentEventCollection } from '../../../src/saas/billing/store.js';
 import { storeOf } from '../../kit/app.js';

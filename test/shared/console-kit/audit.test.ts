@@ -8,6 +8,10 @@ t.test('a change is written with the value before and after', async (t) => {
   t.equal(writeDetail(changeDetail({ plan: 'free' }, { plan: 'pro' })), 'plan: free → pro');
   t.equal(writeDetail(changeDetail({ roles: [] }, { roles: ['a', 'b'] })), 'roles: none → a, b');
   t.equal(writeDetail(changeDetail({ name: 'Ada' }, {})), 'name: Ada → none');
+  t.equal(
+    writeDetail(`mail_1 ${changeDetail({ status: 'failed' }, { status: 'queued' })}`),
+    'mail_1 status: failed → queued',
+  );
 });
 
 t.test('what is no change is written as it is', async (t) => {

@@ -29,9 +29,9 @@ export const createSetNote =
       const user = await users.findOne({ id });
       if (!user || user.deletingAt !== undefined) throw httpErrors.NOT_FOUND();
       const { note: before, profileVersion = null } = user;
-      if ((before && toTimestamp(before.at)) !== replaces) throw httpErrors.VERSION_CONFLICT();
       const text = note.replaceAll('\r\n', '\n').trim();
       if (text === (before?.text ?? '')) return { result: undefined };
+      if ((before && toTimestamp(before.at)) !== replaces) throw httpErrors.VERSION_CONFLICT();
       const at = Math.max(clock.now(), (before?.at ?? 0) + 1);
       const change =
         text === '' ? { unset: ['note'] as const } : { set: { note: { text, by: operator.name, at } } };

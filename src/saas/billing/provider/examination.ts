@@ -1,6 +1,6 @@
 import type Stripe from 'stripe';
 import { applicableWarnings, type ConfigurationWarning } from '../../../core/config/configuration-error.js';
-import { systemClock } from '../../../core/kernel/clock.js';
+import { type Clock, systemClock } from '../../../core/kernel/clock.js';
 import { clockProblem } from '../../../core/server/clock-check.js';
 import { createAccountSetup, missingEventTypes } from './account-setup.js';
 import { createProviderCall, type ProviderCall, TIMEOUTS } from './client.js';
@@ -16,6 +16,8 @@ export interface ExaminedAccount {
   lookupKeys: readonly string[];
   /** The address to which the provider has to send its events; undefined if it cannot reach this server. */
   webhookUrl: string | undefined;
+  /** Compared with that of the provider. Default: that of the system. */
+  clock?: Clock;
 }
 
 /** The oldest version of the provider's API whose events are tested. */
@@ -50,6 +52,7 @@ async function warningsOf({
   prices = new Map(),
   lookupKeys,
   webhookUrl,
+  clock = systemClock,
 }: ExaminedAccount): Promise<ConfigurationWarning[]> {
   const call = createProviderCall(key, apiUrl, TIMEOUTS, (error) => {
     throw error;
@@ -64,13 +67,15 @@ async function warningsOf({
       return null;
     });
   /** By the header of the response that the provider sends first. */
-  let clock: Awaited<ReturnType<typeof clockProblem>> = null;
-  for (const [permission, request] of Object.entries(PERMISSIONS))
-    clock ??= await clockProblem(
+  let difference: Awaited<ReturnType<typeof clockProblem>> = null;
+  for (const [permission, request] of Object.entries(PERMISSIONS)) {
+    const found = await clockProblem(
       async () => dateOf(await asPermitted(permission, call(request))),
-      systemClock,
+      clock,
       'payment provider',
     );
+    difference ??= found;
+  }
   const endpoints = await asPermitted('Webhook Endpoints', setup.webhookEndpoints());
   const portal = await asPermitted('Customer portal', setup.portalSettings());
   const canReadPrices = !missing.includes('Prices');
@@ -81,7 +86,7 @@ async function warningsOf({
       `lacks permissions to read: ${missing.join(', ')}`,
       'Give them to the restricted key in the dashboard (docs/billing-operation.md#permissions-of-a-restricted-key).',
     ],
-    [clock !== null, 'clock', clock?.message ?? '', clock?.remedy ?? ''],
+    [difference !== null, 'clock', difference?.message ?? '', difference?.remedy ?? ''],
     ...(endpoints && webhookUrl !== undefined ? endpointWarnings(endpoints, webhookUrl) : []),
     ...(canReadPrices ? await priceWarnings(call, prices) : []),
     ...(canReadPrices ? keyWarnings(await setup.pricesOfKeys(lookupKeys), lookupKeys) : []),
