@@ -24,7 +24,7 @@ const waiting = new Map<number, { resolve(result: Result): void; reject(error: E
 function startRunner(): ChildProcess {
   const child = fork(compiled('test/kit/command-runner.js'), {
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    execArgv: [],
+    execArgv: ['--expose-gc'],
   });
   child.on('message', ({ id, result }: { id: number; result: Result }) => {
     waiting.get(id)?.resolve(result);
