@@ -83,10 +83,12 @@ t.test(
     const later = await behindProxy({ traceparent: `${traceparent.replace(/^00/, 'cc')}-more` });
     t.equal(later.log.trace_id, trace, 'a later version of the header');
 
-    const alone = await start({});
-    const untrusted = await alone({ 'x-request-id': 'edge-1', traceparent });
-    t.match(untrusted.id, /^req_/, 'a client is no proxy');
-    t.notOk(untrusted.log.trace_id);
+    for (const options of [{}, { trustProxy: ['192.0.2.1'] }]) {
+      const alone = await start(options);
+      const untrusted = await alone({ 'x-request-id': 'edge-1', traceparent });
+      t.match(untrusted.id, /^req_/, 'a client is no proxy');
+      t.notOk(untrusted.log.trace_id);
+    }
 
     t.equal((await behindProxy({}, '/health')).log.level, 20, 'a probe that succeeds is logged at debug');
     t.equal((await behindProxy({})).log.level, 30);
