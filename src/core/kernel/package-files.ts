@@ -15,9 +15,13 @@ export function packageFile(path: string): string {
   return join(folder, path);
 }
 
-/** The version of this package. */
-export const packageVersion = (): string =>
-  JSON.parse(readFileSync(packageFile('package.json'), 'utf8')).version;
+let version: string | undefined;
+
+/** The version of this package, which is read once: each command has it. */
+export function packageVersion(): string {
+  version ??= String(JSON.parse(readFileSync(packageFile('package.json'), 'utf8')).version);
+  return version;
+}
 
 /** This package as its own code sees it, in `node_modules` of a bundle. @throws Error with the remedy */
 function packageFolder(): string {

@@ -66,12 +66,6 @@ export const auditIdsFrom = (time: number): string => idsUntil(AUDIT_ID_PREFIX, 
 
 export function createAuditSearch(records: Pick<Collection<AuditRecord>, 'page'>) {
   return {
-    /** The time of the oldest record; `null` without any. */
-    async since(): Promise<number | null> {
-      const { items } = await records.page({ sort: 'id', limit: 1 });
-      return items[0]?.at ?? null;
-    },
-
     async search({ from = 0, until, after, limit, subject, ...filter }: AuditQuery): Promise<AuditPage> {
       if (after !== undefined && !/^aud_[0-9a-f]{32}$/.test(after)) {
         throw invalidFields({ path: 'after', message: 'must be the next value of the previous page' });

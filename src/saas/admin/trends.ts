@@ -151,7 +151,7 @@ async function generalTrends(
       bound: 100_000,
       series: [{ name: 'Active users', values: fold(active, false) }],
       definition:
-        'Users who signed in or refreshed a session on the day; of a month, on its last counted day. Counted when the day is over.',
+        'Users who signed in or refreshed a session on the day. A day is counted when it is over; a month shows its latest counted day.',
     },
     {
       ...COUNTS,

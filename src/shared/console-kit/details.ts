@@ -44,7 +44,6 @@ export type DetailView = {
   /** With the view of a table: see `tableOf`. More than three are shown one at a time, as tabs. */
   tables?: readonly (TableText & ReturnType<typeof tableOf>)[];
   texts?: readonly { id: string; heading: string; text: string }[];
-  plots?: readonly { id: string; heading: string; markup: string; definition: string }[];
 };
 
 export interface DetailAction {
@@ -138,7 +137,6 @@ function completed(
     note: false,
     neighbours: false,
     texts: [],
-    plots: [],
     ...view,
     initials: isPerson === true && initialsOf(view.title),
     tools: toolsOf(actions),
@@ -163,7 +161,7 @@ function completed(
       isPlain: !isCode && !time,
     })),
     tables: current ? [current] : hasTabs ? [] : named,
-    isBeside: isSummary && (timeline.length > 0 || view.answer !== undefined || view.plots !== undefined),
+    isBeside: isSummary && (timeline.length > 0 || view.answer !== undefined),
   };
 }
 
