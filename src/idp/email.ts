@@ -1,6 +1,21 @@
 import type { EmailModule } from '../shared/email/module.js';
+import type { MailName } from '../shared/email/templates.js';
 import type { IdpContext } from './context.js';
 import { hasMailServer } from './options.js';
+
+/** The mails about people. */
+const NAMES: readonly MailName[] = [
+  'invitation',
+  'verify-email',
+  'email-changed',
+  'password-reset',
+  'password-changed',
+  'second-factor-added',
+  'second-factor-removed',
+  'passkey-added',
+  'passkey-removed',
+  'approval-requested',
+];
 
 /** Loads the e-mail module, if a mail server is configured. */
 export async function openEmail(context: IdpContext): Promise<EmailModule | undefined> {
@@ -10,6 +25,7 @@ export async function openEmail(context: IdpContext): Promise<EmailModule | unde
   const { createEmailModule } = await import('../shared/email/module.js');
   return createEmailModule(context, {
     config: context,
+    names: NAMES,
     // Another process may have begun the next step of a rotation.
     secrets: [ed25519Seed, ed25519SeedNext, ed25519SeedPrevious].filter((seed) => seed !== undefined),
     previousVariable: 'IDP_ED25519_SEED_PREVIOUS',

@@ -2,6 +2,7 @@ import type { RequestSource } from '../core/http/routes.js';
 import { contributePasskeys } from '../shared/passkeys/store.js';
 import { createAccount } from './account.js';
 import { createReadPrincipal, leavingWithGroup, openPermissions } from './agents.js';
+import { openBranding } from './branding.js';
 import { createConsoleModule } from './console/module.js';
 import type { IdpContext } from './context.js';
 import { createPersonDirectory } from './directory.js';
@@ -108,7 +109,12 @@ export async function openModules(context: IdpContext) {
   const oidc = createOidcModule(context, oidcOptions, openApprovals);
   const shared = { provisioning, oidc, consents, resources, groups, permissions };
   const account = createAccount(context, { ...shared, directory, secondFactor, passkeys });
-  const console = createConsoleModule(context, { ...shared, registration, email });
+  const console = createConsoleModule(context, {
+    ...shared,
+    registration,
+    email,
+    branding: openBranding(context, { oidc, email }),
+  });
 
   return {
     provisioning,

@@ -2,6 +2,7 @@ import { isOrganizationId } from '../core/http/identity.js';
 import { httpErrors } from '../core/kernel/errors.js';
 import { auditActor, changeDetail, listedAuditCollection, type Operator } from '../core/ops/audit.js';
 import { createAuditSearch } from '../core/ops/audit-search.js';
+import { type Branding, createBranding } from '../shared/branding/page.js';
 import type { BillingOperations } from './admin/billing-actions.js';
 import { createAdminModule } from './admin/module.js';
 import type { UserAdministration } from './admin/user-actions.js';
@@ -10,6 +11,7 @@ import { billingErrors } from './billing/errors.js';
 import { Purchase } from './billing/schemas.js';
 import { describeInstallation } from './installation.js';
 import type { SaasModules } from './modules.js';
+import { saasSchema } from './options.js';
 import { OperatedOrganization } from './organizations/administration.js';
 import { Member } from './organizations/schemas.js';
 
@@ -48,6 +50,7 @@ export function createAdminArea(base: SaasBase, modules: SaasModules) {
     operations: values.paymentSecretKey === undefined ? undefined : operationsOf(billing),
     webhooks: billing.eventLog,
     mails: email.administration,
+    branding: createBranding(brandingOf(base, modules)),
     audit: createAuditSearch(listedAuditCollection(context.store)),
     settings: settings.service,
     customSettings: settings.custom,
@@ -55,6 +58,25 @@ export function createAdminArea(base: SaasBase, modules: SaasModules) {
     installation: describeInstallation(config),
     pages,
   });
+}
+
+function brandingOf(
+  { config, values, accountHref }: SaasBase,
+  { brand, messages, email }: SaasModules,
+): Branding {
+  const pages = [
+    { label: 'Sign-in', path: '/sign-in' },
+    { label: 'Sign-up', path: '/sign-up' },
+    { label: 'Forgotten password', path: '/forgot-password' },
+    { label: 'Account, after a sign-in', path: '' },
+  ];
+  return {
+    ...{ brand, messages, config, mails: email.administration },
+    schema: saasSchema,
+    nameHref: 'settings',
+    pages: () =>
+      values.accountPages ? pages.map(({ label, path }) => ({ label, href: accountHref() + path })) : [],
+  };
 }
 
 function operationsOf({ changes, refunds, plans }: SaasModules['billing']): BillingOperations {

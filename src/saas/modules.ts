@@ -1,3 +1,4 @@
+import type { Brand } from '../core/http/brand.js';
 import type { Messages } from '../core/http/messages.js';
 import type { Pages } from '../core/http/pages.js';
 import type { EmailModule } from '../shared/email/module.js';
@@ -18,6 +19,7 @@ export interface SaasModules {
   events: SaasEventBus;
   settings: SettingsModule;
   messages: Messages;
+  brand: Brand;
   pages: Pages;
   email: EmailModule;
   billing: BillingModule;

@@ -385,6 +385,7 @@ async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Sto
     stop('console-logout-retry', 200, page(`/logout-failures/${sid}.${client.id}/retry`)),
     stop('console-keys', 200, page('/keys')),
     stop('console-mails', 200, page('/mails')),
+    stop('console-branding', 200, page('/branding')),
     stop('console-audit', 200, page('/audit?event=login.')),
     stop('console-forbidden', 403, async (page) => {
       await (await rolesOf(t, idp)).revoke(operator.sub, COMMAND_SOURCE);
@@ -493,6 +494,7 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
       const [response] = await Promise.all([page.waitForNavigation(), page.locator('td a').first().click()]);
       return response;
     }),
+    stop('admin-branding', 200, open(`${operator}/admin/branding`)),
     stop('admin-mail-templates', 200, open(`${operator}/admin/mails/templates`)),
     stop('admin-mail-template', 200, open(`${operator}/admin/mails/templates/password-changed`)),
     stop('admin-mail-test', 200, open(`${operator}/admin/mails/templates/password-changed/test`)),

@@ -86,6 +86,8 @@ export interface Source {
 export interface Resolved<T> {
   /** With defaults. They contain secrets. */
   values: Readonly<T>;
+  /** Where each value that is not a default comes from: an option of the code or a variable. */
+  origins: Readonly<Record<string, string>>;
   /** Whether NODE_ENV is `production`. */
   production: boolean;
   /** Values that production would reject, and variables without an effect. */
@@ -121,6 +123,7 @@ export function resolveOptions<P extends TProperties>(
     );
   }
   const values: Record<string, unknown> = {};
+  const origins: Record<string, string> = {};
   const toGenerate: [name: string, env: string, make: (random: Random) => string][] = [];
 
   for (const name of Object.keys(source.given)) {
@@ -142,6 +145,8 @@ export function resolveOptions<P extends TProperties>(
     const value =
       readValue(name, property, source.given, env, report) ??
       (production ? undefined : annotation.development);
+    const origin = originOf(name, annotation, source.given, env);
+    if (origin !== undefined) origins[name] = origin;
     if (value !== undefined) {
       values[name] = annotation.complete?.(value) ?? value;
       checkValue(annotation, value, report);
@@ -178,10 +183,21 @@ export function resolveOptions<P extends TProperties>(
   }
   return {
     values: Object.freeze(values) as Readonly<Static<TObject<P>>>,
+    origins,
     production,
     warnings: report.warnings,
     generated: { names: toGenerate.map(([, env]) => env), file, saved },
   };
+}
+
+function originOf(
+  name: string,
+  { env: own, fallbackEnv = own }: Annotation,
+  given: Record<string, unknown>,
+  env: Record<string, string | undefined>,
+): string | undefined {
+  if (given[name] !== undefined) return `the option ${name}`;
+  return [own, `${own}_FILE`, fallbackEnv].find((variable) => env[variable]);
 }
 
 function loadSecrets({ program, random }: Source, file: string, generators: Record<string, () => string>) {

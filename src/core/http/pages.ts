@@ -52,6 +52,10 @@ export interface Page {
   leadsElsewhere?: boolean;
   /** Origins of images. */
   imageSources?: readonly string[];
+  /** Whether it shows other pages of its origin in frames. */
+  hasFrames?: boolean;
+  /** Whether its values are made up: its forms and scripts do nothing. */
+  isExample?: boolean;
   /** Runs after the page was parsed; no other script does. */
   script?: string;
   /** The `ui_locales` of the request, if they are not in its query. */
@@ -112,13 +116,15 @@ export function createPages(brand: Brand, messages = createMessages()) {
     page: Page,
   ): { body: string; headers: Record<string, string> } => {
     const catalogue = catalogueFor(request, page);
-    const { leadsElsewhere = false, imageSources = [], script } = page;
+    const { leadsElsewhere = false, imageSources = [], hasFrames = false, isExample = false, script } = page;
     const view = { ...common.get(request), ...page.view };
     const formAction = leadsElsewhere ? '' : "form-action 'self'; ";
+    const frames = hasFrames ? "frame-src 'self'; " : '';
+    const sandbox = isExample ? 'sandbox; ' : '';
     const images = ['data:', ...imageSources].join(' ');
     const headers = {
       'content-language': catalogue.locale,
-      'content-security-policy': `default-src 'none'; ${scriptPolicy(script)}style-src ${styleHash}; img-src ${images}; ${formAction}base-uri 'none'; object-src 'none'; frame-ancestors 'none'`,
+      'content-security-policy': `default-src 'none'; ${scriptPolicy(script)}style-src ${styleHash}; img-src ${images}; ${frames}${sandbox}${formAction}base-uri 'none'; object-src 'none'; frame-ancestors 'none'`,
       'x-frame-options': 'DENY',
       // An application may have opened the sign-in in a pop-up window and wait for its result.
       ...(!leadsElsewhere && { 'cross-origin-opener-policy': 'same-origin' }),

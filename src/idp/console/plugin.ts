@@ -27,6 +27,7 @@ const SECTIONS: readonly Section[] = [
   { path: 'groups', label: 'Groups', icon: 'group' },
   { path: 'keys', label: 'Keys', icon: 'key', group: 'Operation' },
   { path: 'mails', label: 'E-mails', icon: 'mail' },
+  { path: 'branding', label: 'Branding', icon: 'brand' },
   { path: 'audit', label: 'Audit', icon: 'audit' },
 ];
 
@@ -39,4 +40,6 @@ const PLUGINS = [
 /** The pages of the console. */
 export async function consolePlugin(fastify: FastifyTypebox, options: ConsoleServices): Promise<void> {
   for (const plugin of PLUGINS) await fastify.register(plugin, options);
+  const { console, sources } = options;
+  await fastify.register(sources.branding, { console });
 }

@@ -5,6 +5,7 @@ import { httpErrors } from '../../core/kernel/errors.js';
 import { auditCollection, type Operator } from '../../core/ops/audit.js';
 import { createAuditSearch } from '../../core/ops/audit-search.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
+import type { BrandingPlugin } from '../../shared/branding/page.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import type { EmailModule } from '../../shared/email/module.js';
 import type { Groups } from '../groups/service.js';
@@ -25,6 +26,7 @@ export interface ConsoleDependencies {
   permissions: Permissions;
   registration: RegistrationModule | undefined;
   email: EmailModule | undefined;
+  branding: BrandingPlugin;
 }
 
 /** What the console shows and changes. */
@@ -38,7 +40,17 @@ export function createConsoleSources(
     clock,
     jobs,
   }: Pick<ModuleContext, 'store' | 'accountData' | 'audit' | 'clock' | 'jobs'>,
-  { provisioning, oidc, consents, resources, groups, permissions, registration, email }: ConsoleDependencies,
+  {
+    provisioning,
+    oidc,
+    consents,
+    resources,
+    groups,
+    permissions,
+    registration,
+    email,
+    branding,
+  }: ConsoleDependencies,
 ) {
   const { principals, directory, links, clients, agents } = provisioning;
   const signInDays = createSignInDays({ store, clock }, auditCollection(store));
@@ -77,6 +89,7 @@ export function createConsoleSources(
     audit: { ...createAuditSearch(auditCollection(store)), entry: audit.entry },
     /** Absent without a mail server. */
     mails: email?.administration,
+    branding,
   };
 }
 

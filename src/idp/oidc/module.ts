@@ -1,6 +1,7 @@
 import { authenticatedByRoute, type FastifyTypebox } from '../../core/http/routes.js';
 import { auditCollection } from '../../core/ops/audit.js';
 import type { createApprovals } from './approvals/service.js';
+import { examplePages } from './authorize/example-pages.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { pathMetadataPlugin } from './discovery.js';
 import { addJobs } from './jobs.js';
@@ -45,6 +46,7 @@ export function createOidcModule(
     /** For pages of the provider itself. */
     signIn,
     sessions,
+    examplePages: () => examplePages(services.signInPages, context.issuer()),
     /** Absent if they are not enabled. */
     approvals,
     delegations: options.granted.delegations,

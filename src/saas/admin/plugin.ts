@@ -2,6 +2,7 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import type { AuditSearch } from '../../core/ops/audit-search.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
+import type { BrandingPlugin } from '../../shared/branding/page.js';
 import type { Console, Section } from '../../shared/console-kit/console.js';
 import type { MailAdministration } from '../../shared/email/administration.js';
 import type { EventLog } from '../billing/events/log.js';
@@ -34,6 +35,7 @@ export interface AdminSources {
   operations: BillingOperations | undefined;
   webhooks: EventLog;
   mails: MailAdministration;
+  branding: BrandingPlugin;
   audit: AuditSearch;
   /** Absent if they are not enabled. */
   organizations: OrganizationsSource | undefined;
@@ -65,6 +67,7 @@ const SECTIONS: readonly Section[] = [
   { path: 'webhooks', label: 'Payment events', icon: 'event', group: 'Delivery' },
   { path: 'endpoints', label: 'Webhooks', icon: 'hook' },
   { path: 'mails', label: 'E-mails', icon: 'mail' },
+  { path: 'branding', label: 'Branding', icon: 'brand' },
   { path: 'audit', label: 'Audit', icon: 'audit', group: 'Operation' },
   { path: 'settings', label: 'Settings', icon: 'settings' },
   { path: 'help', label: 'Help', icon: 'help' },
@@ -95,6 +98,7 @@ export async function adminPlugin(fastify: FastifyTypebox, deps: AdminPluginOpti
   if (operations) await fastify.register(billingActionsPlugin, { console, billing, operations, clock });
   await fastify.register(webhooksPlugin, { console, events: deps.webhooks, resolveUser });
   if (deps.endpoints) await fastify.register(deps.endpoints, { console });
+  await fastify.register(deps.branding, { console });
   await fastify.register(mailsPlugin, { console, mails: deps.mails, resolveUser, clock });
   await fastify.register(auditPagePlugin, {
     console,

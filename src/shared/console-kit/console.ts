@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import type { Pages, View } from '../../core/http/pages.js';
+import type { Page, Pages, View } from '../../core/http/pages.js';
 import { access, requestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import type { Operator } from '../../core/ops/audit.js';
@@ -16,6 +16,11 @@ import { marksAt } from './marks.js';
 /** In the query of a page: the notice that confirms what the previous page did. */
 export const Done = Type.Optional(
   Type.String({ accepts: 'the name of a notice', maxLength: 64, pattern: '^[a-z-]*$' }),
+);
+
+/** In the query of a page that shows something in a language. */
+export const Locale = Type.Optional(
+  Type.String({ accepts: 'a language tag like de', maxLength: 35, pattern: '^[A-Za-z0-9-]*$' }),
 );
 
 /** Fastify's `maxParamLength`: a longer parameter never matches. */
@@ -71,7 +76,7 @@ export function createConsole(options: ConsoleOptions) {
     send(
       request: FastifyRequest,
       reply: FastifyReply,
-      { template, section, view }: { template: string; section: string; view: View },
+      { section, view, ...page }: { template: string; section: string; view: View; hasFrames?: boolean },
     ): FastifyReply {
       const root = rootOf(request);
       const { done } = request.query as { done?: unknown };
@@ -92,8 +97,15 @@ export function createConsole(options: ConsoleOptions) {
         notice,
         account,
       };
-      return pages.send(reply, { template, view: shown });
+      return pages.send(reply, { ...page, view: shown });
     },
+
+    /** The schema of a page in a language, with IDs in its path. */
+    localized: { params: Parameters, querystring: Type.Object({ locale: Locale }) },
+
+    /** Sends a page of people, to show it with example values. */
+    sendExample: (reply: FastifyReply, page: Page): FastifyReply =>
+      pages.send(reply, { ...page, isExample: true }),
 
     /** Renders a partial; see `Pages`. */
     renderPart: pages.renderPart,

@@ -3,7 +3,7 @@ import { type TSchema, Type } from 'typebox';
 import type { View } from '../../core/http/pages.js';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, ok } from '../../core/http/schemas.js';
-import { type Console, Done, ownPath, Parameters, rootOf } from './console.js';
+import { type Console, Done, Locale, ownPath, Parameters, rootOf } from './console.js';
 import type { tableOf } from './lists.js';
 import { initialsOf } from './marks.js';
 
@@ -17,8 +17,12 @@ export interface Detail<Found> {
   template?: string;
   /** The schema of the JSON. */
   item?: TSchema;
+  /** Whether the query names a language, as `locale`. */
+  isLocalized?: boolean;
+  /** Whether it shows other pages in frames. */
+  hasFrames?: boolean;
   /** @throws NOT_FOUND */
-  find(parameters: Record<string, string>): Promise<Found>;
+  find(parameters: Record<string, string>, query: { locale?: string }): Promise<Found>;
   /** @param root of the console as seen from the page */
   view(found: Found, root: string, request: FastifyRequest): View | DetailView | Promise<View | DetailView>;
 }
@@ -75,15 +79,18 @@ interface TableText {
 export function registerDetail<Found>(
   fastify: FastifyTypebox,
   console: Console,
-  { path, section, template = 'console-detail', item, find, view }: Detail<Found>,
+  { path, section, template = 'console-detail', hasFrames = false, item, find, view, ...rest }: Detail<Found>,
 ): void {
-  const read = (request: FastifyRequest) => find(request.params as Record<string, string>);
-  const schema = { params: Parameters, querystring: Type.Object({ done: Done, tab: Done }) };
+  const query = rest.isLocalized === true ? { locale: Locale } : {};
+  const read = (request: FastifyRequest) =>
+    find(request.params as Record<string, string>, request.query as { locale?: string });
+  const schema = { params: Parameters, querystring: Type.Object({ done: Done, tab: Done, ...query }) };
   fastify.get(`/${path}`, { config: console.config, schema }, async (request, reply) => {
     const shown = await view(await read(request), rootOf(request), request);
     return console.send(request, reply, {
       template,
       section,
+      hasFrames,
       view:
         template === 'console-detail'
           ? completed(shown as DetailView, request.query.tab, ownPath(request))
@@ -92,7 +99,7 @@ export function registerDetail<Found>(
   });
 
   if (console.api === undefined || item === undefined) return;
-  const answer = { params: Parameters, response: { 200: Envelope(item) } };
+  const answer = { params: Parameters, querystring: Type.Object(query), response: { 200: Envelope(item) } };
   fastify.get(
     `${console.api}/${path}`,
     { config: access(console.access), schema: answer },

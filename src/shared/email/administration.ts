@@ -7,9 +7,9 @@ import type { CommitParts } from '../../core/ops/commit.js';
 import type { Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { emailErrors } from './errors.js';
-import type { EmailService } from './service.js';
+import type { EmailService, MailPreview } from './service.js';
 import { MAIL_STATUSES, type MailDocument, type MailStatus, type Mails } from './store.js';
-import { MAIL_NAMES, type MailName, type RenderedMail } from './templates.js';
+import { MAIL_NAMES, type MailName } from './templates.js';
 import { DeliveryError, type DeliveryResult } from './transport.js';
 
 const Nullable = <T extends ReturnType<typeof Type.String>>(schema: T) => Type.Union([schema, Type.Null()]);
@@ -48,6 +48,10 @@ export interface MailAdministrationDependencies {
   mails: Mails;
   commit: CommitParts;
   service: Pick<EmailService, 'preview' | 'sendTest'>;
+  /** Those that the product sends. Default: all. */
+  names?: readonly MailName[] | undefined;
+  /** The operator's own templates. */
+  ownTemplates: readonly string[];
   /** Called after a mail was queued. */
   wake(): void;
   audit: Audit;
@@ -55,7 +59,14 @@ export interface MailAdministrationDependencies {
 }
 
 export function createMailAdministration(deps: MailAdministrationDependencies) {
-  const { mails, commit, service, wake, audit, clock } = deps;
+  const { mails, commit, service, names = MAIL_NAMES, wake, audit, clock } = deps;
+
+  /** @throws NOT_FOUND */
+  const known = (name: string): MailName => {
+    const found = names.find((one) => one === name);
+    if (found === undefined) throw httpErrors.NOT_FOUND();
+    return found;
+  };
 
   const read = async (id: string): Promise<MailDocument> => {
     const mail = await mails.findOne({ id });
@@ -105,10 +116,12 @@ export function createMailAdministration(deps: MailAdministrationDependencies) {
       wake();
     },
 
-    names: MAIL_NAMES,
+    names,
+    ownTemplates: deps.ownTemplates,
 
     /** Renders a mail with sample values. @throws NOT_FOUND */
-    preview: async (name: string): Promise<RenderedMail> => service.preview(known(name)),
+    preview: async (name: string, locale?: string): Promise<MailPreview> =>
+      service.preview(known(name), locale),
 
     /** Sends a mail with sample values. @throws NOT_FOUND, MAIL_NOT_SENT */
     async sendTest(name: string, to: string, by: Operator): Promise<DeliveryResult> {
@@ -124,13 +137,6 @@ export function createMailAdministration(deps: MailAdministrationDependencies) {
       throw emailErrors.MAIL_NOT_SENT({ message: `The test e-mail was not sent: ${result.message}.` });
     },
   };
-}
-
-/** @throws NOT_FOUND */
-function known(name: string): MailName {
-  const found = MAIL_NAMES.find((one) => one === name);
-  if (found === undefined) throw httpErrors.NOT_FOUND();
-  return found;
 }
 
 /** The content of a mail with a secret link is deleted with its last attempt. */

@@ -11,7 +11,7 @@ import { emailPlugin } from './plugin.js';
 import type { EmailConfiguration } from './schemas.js';
 import { createEmailService, type EmailServiceOptions } from './service.js';
 import { type Mails, mailCollection } from './store.js';
-import { loadTemplates } from './templates.js';
+import { loadTemplates, type MailName, ownTemplates } from './templates.js';
 import { openTransport } from './transport-selection.js';
 
 /** E-mail: an outbox in the store, and the job that sends it. */
@@ -19,6 +19,8 @@ export type EmailModule = ReturnType<typeof createEmailModule>;
 
 export interface EmailModuleOptions extends Pick<EmailServiceOptions, 'publicUrl' | 'settings' | 'messages'> {
   config: Resolved<EmailConfiguration>;
+  /** The mails that the product sends. Default: all. */
+  names?: readonly MailName[];
   /** Encrypt the mails in the store; the current one first. */
   secrets: MailContentOptions['secrets'];
   previousVariable: MailContentOptions['previousVariable'];
@@ -55,7 +57,11 @@ export function createEmailModule(
   });
   jobs.add('mail', service.jobs.relay);
   jobs.add('mail-purge', service.jobs.purge);
-  const administration = createMailAdministration({ mails, commit, service, wake, audit, clock });
+  const { names } = options;
+  const administration = createMailAdministration({
+    ...{ mails, commit, service, names, wake, audit, clock },
+    ownTemplates: ownTemplates(emailTemplateDir),
+  });
   return {
     service,
     /** For the admin area. */

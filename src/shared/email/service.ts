@@ -23,6 +23,12 @@ export interface MailSummary {
   endedAt?: string;
 }
 
+/** A mail as its reader sees it. */
+export interface MailPreview extends RenderedMail {
+  /** The name and the address of the sender. */
+  from: string;
+}
+
 export type EmailService = ReturnType<typeof createEmailService>;
 
 export interface EmailServiceOptions extends OutboxOptions {
@@ -71,7 +77,8 @@ export function createEmailService(options: EmailServiceOptions) {
     return { ...composed, to: mail.to, messageId: `<${sha256(mail.key)}@${host}>` };
   };
 
-  const samplesOf = (name: MailName) => sampleValues(name, publicUrl(), messages.catalogue());
+  const samplesOf = (name: MailName, locale?: string) =>
+    sampleValues(name, publicUrl(), messages.catalogue(locale));
 
   /** The mails that have been stored long enough. */
   const ended = () => ({ endedAt: { lt: clock.now() - RETENTION_MS } });
@@ -91,10 +98,10 @@ export function createEmailService(options: EmailServiceOptions) {
       }));
     },
 
-    /** Renders a mail with sample values. */
-    async preview(name: MailName): Promise<RenderedMail> {
-      const { subject, text, html } = await compose(name, samplesOf(name));
-      return { subject, text, html };
+    /** Renders a mail with sample values. @param locale default: that of readers whose own language is not available */
+    async preview(name: MailName, locale?: string): Promise<MailPreview> {
+      const { from, subject, text, html } = await compose(name, samplesOf(name, locale), locale);
+      return { from: `${from.name} <${from.address}>`, subject, text, html };
     },
 
     /** Sends a mail with sample values immediately. @throws DeliveryError with a message for the operator */

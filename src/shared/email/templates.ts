@@ -128,6 +128,10 @@ export interface TemplateOptions {
 
 const BUILT_IN_FOLDER = packageFile('templates/email');
 
+/** The files of an operator's folder that are used. */
+export const ownTemplates = (folder: string | undefined): string[] =>
+  folder === undefined ? [] : TEMPLATE_FILES.filter((file) => existsSync(join(folder, file)));
+
 /** Validates a folder of templates. Returns the problems as the end of a sentence. */
 export function templateProblems(folder: string | undefined): string | undefined {
   if (folder === undefined) return undefined;

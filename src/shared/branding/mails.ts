@@ -1,0 +1,126 @@
+import { Type } from 'typebox';
+import type { FastifyTypebox } from '../../core/http/routes.js';
+import { Email } from '../../core/http/schemas.js';
+import { registerAction } from '../console-kit/actions.js';
+import type { Console } from '../console-kit/console.js';
+import { registerDetail } from '../console-kit/details.js';
+import { type Column, registerList } from '../console-kit/lists.js';
+import type { MailAdministration } from '../email/administration.js';
+
+/** The e-mails of a product as their readers see them, with example values. */
+
+/** The preview of a mail, in a frame of the console: nothing in it runs, and nothing is loaded but images. */
+const PREVIEW_HEADERS = {
+  'content-security-policy':
+    "default-src 'none'; style-src 'unsafe-inline'; img-src https: data:; form-action 'none'; base-uri 'none'; frame-ancestors 'self'; sandbox",
+  'x-frame-options': 'SAMEORIGIN',
+};
+
+const TestMail = Type.Object({ to: Email });
+
+const Template = Type.Object({
+  name: Type.String(),
+  subject: Type.String(),
+  text: Type.String(),
+  html: Type.String(),
+});
+
+export interface TemplateRow {
+  name: string;
+  subject: string;
+  locale?: string | undefined;
+}
+
+export const queryOf = (locale: string | undefined) => (locale ? `?locale=${locale}` : '');
+
+export const TEMPLATE_COLUMNS: readonly Column<TemplateRow>[] = [
+  {
+    label: 'Template',
+    text: ({ name }) => name,
+    href: ({ name, locale }) => `mails/templates/${name}${queryOf(locale)}`,
+  },
+  { label: 'Subject', text: ({ subject }) => subject },
+];
+
+/** All of them with their subjects. */
+export const templateRows = (mails: MailAdministration, locale?: string): Promise<TemplateRow[]> =>
+  Promise.all(
+    mails.names.map(async (name) => ({ name, locale, subject: (await mails.preview(name, locale)).subject })),
+  );
+
+/** The languages as links from a page to itself. */
+export const localeLinks = (locales: readonly string[], locale: string | undefined) =>
+  locales.map((one) => ({
+    href: `?locale=${one}`,
+    label: new Intl.DisplayNames('en', { type: 'language' }).of(one) ?? one,
+    isCurrent: one === (locale || locales[0]),
+  }));
+
+export function registerMailTemplates(
+  fastify: FastifyTypebox,
+  console: Console,
+  { mails, locales }: { mails: MailAdministration; locales: readonly string[] },
+): void {
+  registerList<TemplateRow>(fastify, console, {
+    path: 'mails/templates',
+    section: 'branding',
+    title: 'Templates of e-mails',
+    intro: 'With sample values.',
+    links: [{ path: 'branding', label: 'Branding' }],
+    columns: TEMPLATE_COLUMNS,
+    item: Type.Object({ name: Type.String(), subject: Type.String() }),
+    read: async () => ({ items: await templateRows(mails), next: null }),
+    empty: 'There are no templates.',
+  });
+
+  registerDetail(fastify, console, {
+    path: 'mails/templates/:name',
+    section: 'branding',
+    template: 'console-mail',
+    isLocalized: true,
+    hasFrames: true,
+    item: Template,
+    find: async ({ name = '' }, { locale }) => ({ name, ...(await mails.preview(name, locale)), locale }),
+    view: ({ name, from, subject, text, locale }) => ({
+      title: `Template ${name}`,
+      ...{ name, from, subject, text },
+      query: queryOf(locale),
+      periods: localeLinks(locales, locale),
+      periodsLabel: 'Language',
+    }),
+  });
+
+  const route = { config: console.config, schema: console.localized };
+  fastify.get('/mails/templates/:name/html', route, async ({ params, query }, reply) => {
+    const { html } = await mails.preview(params['name'] ?? '', query.locale);
+    return reply.headers(PREVIEW_HEADERS).type('text/html; charset=utf-8').send(html);
+  });
+}
+
+/** Sends one of them to the operator. */
+export const registerTestMails = (
+  fastify: FastifyTypebox,
+  console: Console,
+  mails: MailAdministration,
+): Promise<void> =>
+  registerAction(fastify, console, {
+    path: 'mails/templates/:name/test',
+    section: 'branding',
+    title: ({ name }) => `Send ${name} as a test`,
+    consequences: 'The e-mail has sample values and is sent at once. Its links do not work.',
+    button: 'Send',
+    fields: TestMail,
+    inputs: [{ name: 'to', label: 'To', hint: 'An address of yours.', type: 'email', isRequired: true }],
+    async find({ name = '' }) {
+      await mails.preview(name);
+      return { name };
+    },
+    run: ({ name }, { to }, by) => mails.sendTest(name, to, by),
+    done: {
+      sent: 'The mail server accepted the test e-mail.',
+      written: 'No mail server is configured: the test e-mail was written to data/mail.',
+      undeliverable: 'No mail server is configured: the test e-mail was only logged.',
+    },
+    timeoutMs: 30_000,
+    returnTo: ({ name }) => `mails/templates/${name}`,
+  });
