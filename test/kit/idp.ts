@@ -6,7 +6,7 @@ import type { Server } from '../../src/core/server/assembly.js';
 import type { Store } from '../../src/core/storage/collection.js';
 import { type CreateIdentityServerOptions, createIdentityServer } from '../../src/idp/server.js';
 import { Agent, decodeEntities, type Page } from './agent.js';
-import { type Answer, basic, type Call, CHEAP, inject, openAt, PASSWORD } from './app.js';
+import { type Answer, basic, type Call, CHEAP, inject, openAt, PASSWORD, stopQuietly } from './app.js';
 import { type FakeClock, fakeClock } from './clock.js';
 import { storeIn } from './engine.js';
 import { checkAnswers, idpPaths } from './openapi.js';
@@ -108,7 +108,7 @@ export async function idpApp(t: Test, options: IdpAppOptions = {}): Promise<IdpA
     random,
     ...given,
   } as CreateIdentityServerOptions);
-  t.teardown(() => server.stop());
+  t.teardown(() => stopQuietly(server));
   const { prefix = '' } = given;
   checkAnswers(t, server.fastify, idpPaths(prefix));
   await server.fastify.ready();

@@ -8,7 +8,7 @@ import { SECOND } from '../kernel/clock.js';
 import { packageVersion } from '../kernel/package-files.js';
 
 /**
- * Metrics in the text format of Prometheus. prom-client is loaded only if they are enabled. No label contains what a client
+ * Metrics in the text format of Prometheus. prom-client is loaded only if they or telemetry are enabled. No label contains what a client
  * chose, so that the number of time series is bounded.
  */
 

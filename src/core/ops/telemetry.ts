@@ -99,13 +99,7 @@ export async function openTelemetry() {
       const options = { kind: SpanKind.CLIENT, attributes };
       const span = tracer.startSpan(`${operation} ${collection}`, options, current);
       const result = context.with(trace.setSpan(current, span), call);
-      result.then(
-        () => span.end(),
-        () => {
-          fail(span);
-          span.end();
-        },
-      );
+      void result.catch(() => fail(span)).finally(() => span.end());
       return result;
     },
   };

@@ -4,7 +4,7 @@ import { DAY } from '../../core/kernel/clock.js';
 import type { Page } from '../../core/storage/collection.js';
 import { Done, rootOf } from '../../shared/console-kit/console.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
-import { figureViews, keyFigureOf, levelFigure } from '../../shared/console-kit/key-figures.js';
+import { figureViews, keyFigureOf } from '../../shared/console-kit/key-figures.js';
 import { type Column, tableOf, withSeparators, writeEstimate } from '../../shared/console-kit/lists.js';
 import {
   DEFAULT_PERIOD,
@@ -13,7 +13,6 @@ import {
   periodLinks,
   periodOf,
 } from '../../shared/console-kit/periods.js';
-import type { TimeSeries } from '../../shared/console-kit/plots.js';
 import type { PrincipalDocument } from '../provisioning/store.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
 import { COLUMNS } from './principals.js';
@@ -54,18 +53,26 @@ export async function overviewPlugin(fastify: FastifyTypebox, services: ConsoleS
         sources.principals.newest(NEWEST),
       ]);
       const { renderPlot } = await import('../../shared/console-kit/plots.js');
-      const plot = renderPlot(signInsBySpan(signIns, period));
+      const plot = renderPlot({
+        label: 'Sign-ins',
+        unit: 'attempts',
+        days: period.spans.slice(period.count),
+        shape: 'stacked',
+        isSummable: true,
+        series: Object.entries(signIns).map(([name, all]) => ({ name, values: all.slice(period.count) })),
+        wide: { before: [] },
+      });
       const figures = [
-        levelFigure({ name: 'people', label: 'People', value: people, path: 'principals?kind=human' }),
-        levelFigure({ name: 'agents', label: 'Agents', value: agents, path: 'principals?kind=agent' }),
-        levelFigure({ name: 'applications', label: 'Applications', value: clients, path: 'clients' }),
+        { label: 'People', value: people, path: 'principals?kind=human' },
+        { label: 'Agents', value: agents, path: 'principals?kind=agent' },
+        { label: 'Applications', value: clients, path: 'clients' },
         keyFigureOf({
           name: 'sign-ins',
           label: 'Sign-ins',
           isGoodUp: true,
           isSummable: true,
           values: signIns.succeeded,
-          path: 'audit?event=login.',
+          path: 'audit?event=login.succeeded',
         }),
         keyFigureOf({
           name: 'failed-sign-ins',
@@ -167,7 +174,7 @@ async function readFigures({ sources }: ConsoleServices, { days, fold }: Period)
   ]);
   const valuesOf = (outcome: 'succeeded' | 'failed') =>
     fold(
-      counts.map((counted) => counted?.[outcome] ?? null),
+      counts.map((one) => one?.[outcome] ?? null),
       true,
     );
   const signIns = { succeeded: valuesOf('succeeded'), failed: valuesOf('failed') };
@@ -220,16 +227,3 @@ const countOf = (
   { items, next }: Page<PrincipalDocument>,
   counts: (principal: PrincipalDocument) => boolean,
 ) => ({ count: items.filter(counts).length, isPart: next !== null });
-
-const signInsBySpan = (
-  signIns: Record<'succeeded' | 'failed', (number | null)[]>,
-  { spans, count }: Period,
-): TimeSeries => ({
-  label: 'Sign-ins',
-  unit: 'attempts',
-  days: spans.slice(count),
-  shape: 'stacked',
-  isSummable: true,
-  series: (['succeeded', 'failed'] as const).map((name) => ({ name, values: signIns[name].slice(count) })),
-  wide: { before: [] },
-});

@@ -57,52 +57,36 @@ const answerOf = ({ kind, state, expiresAt, lastUsedAt }: PrincipalDocument) => 
 type Shown = PrincipalDocument & { groups: readonly string[]; ownerName?: string; rules: readonly string[] };
 
 function principalFacts(principal: Shown): DetailRow[] {
-  const {
-    id,
-    handle,
-    emailVerifiedAt,
-    name,
-    state,
-    operatorSince,
-    createdAt,
-    updatedAt,
-    groups,
-    keys = [],
-    rules,
-    purpose,
-    redirectUris = [],
-    clientMetadata,
-    notificationEndpoint,
-    expiresAt,
-    lastUsedAt,
-    mintedBy,
-  } = principal;
+  const { id, groups, keys = [], rules, redirectUris = [] } = principal;
   return [
-    { label: 'User name', text: handle },
+    { label: 'User name', text: principal.handle },
     { label: 'E-mail address', text: addressOf(principal) ?? null },
-    { label: 'Address confirmed', time: toTimestampOrNull(emailVerifiedAt) },
-    { label: 'Name', text: name ?? '–' },
+    { label: 'Address confirmed', time: toTimestampOrNull(principal.emailVerifiedAt) },
+    { label: 'Name', text: principal.name ?? '–' },
     { label: 'Kind', text: kindOf(principal) },
     ...keys.map(({ id, jwk }) => ({ label: `Public key (${keyTypeOf(jwk)})`, text: id, isCode: true })),
     ...rules.map((text) => ({ label: 'Workload', text, isCode: true })),
-    { label: 'State', text: state },
+    { label: 'State', text: principal.state },
     ...(principal.kind === 'agent'
       ? [
           { label: 'Owner', text: principal.ownerName ?? 'the operators' },
-          { label: 'Purpose', text: purpose ?? '–' },
+          { label: 'Purpose', text: principal.purpose ?? '–' },
           ...redirectUris.map((text) => ({ label: 'Redirect URI', text, isCode: true })),
-          { label: 'Client metadata', text: clientMetadata ?? null, isCode: true },
-          { label: 'Notification endpoint', text: notificationEndpoint ?? null, isCode: true },
-          { label: 'Created by', text: principal.mintedAt === undefined ? 'itself' : (mintedBy ?? '–') },
-          { label: 'Ends', time: toTimestampOrNull(expiresAt) },
-          { label: 'Last used', time: toTimestampOrNull(lastUsedAt) },
+          { label: 'Client metadata', text: principal.clientMetadata ?? null, isCode: true },
+          { label: 'Notification endpoint', text: principal.notificationEndpoint ?? null, isCode: true },
+          {
+            label: 'Created by',
+            text: principal.mintedAt === undefined ? 'itself' : (principal.mintedBy ?? '–'),
+          },
+          { label: 'Ends', time: toTimestampOrNull(principal.expiresAt) },
+          { label: 'Last used', time: toTimestampOrNull(principal.lastUsedAt) },
         ]
       : []),
     { label: 'Groups', text: groups.join(', ') || null },
     ...Object.entries(principal.metadata ?? {}).map(([label, value]) => ({ label, text: String(value) })),
-    { label: 'Operator since', time: toTimestampOrNull(operatorSince) },
-    { label: 'Created', time: toTimestamp(createdAt) },
-    { label: 'Changed', time: toTimestamp(updatedAt) },
+    { label: 'Operator since', time: toTimestampOrNull(principal.operatorSince) },
+    { label: 'Created', time: toTimestamp(principal.createdAt) },
+    { label: 'Changed', time: toTimestamp(principal.updatedAt) },
     { label: 'ID', text: id, isCode: true },
   ];
 }

@@ -61,7 +61,8 @@ export function createSignInDays(
     if (!last) return false;
     const counts = new Map<string, { succeeded: number; failed: number }>();
     for (const { at, event, count = 1 } of items) {
-      if (!event.startsWith('login.')) continue;
+      // One that a session continues is none: some applications ask for it every minute.
+      if (event !== 'login.succeeded' && event !== 'login.failed') continue;
       const day = new Date(at).toISOString().slice(0, 10);
       const sums = counts.get(day) ?? { succeeded: 0, failed: 0 };
       if (event === 'login.failed') sums.failed += count;

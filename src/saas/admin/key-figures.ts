@@ -2,12 +2,18 @@ import { decimalsOf } from '../../core/kernel/currencies.js';
 import { type KeyFigure, keyFigureOf, plain } from '../../shared/console-kit/key-figures.js';
 import type { TimeSeries } from '../../shared/console-kit/plots.js';
 
-/** What is counted by day. */
-interface CountedTrend extends Pick<TimeSeries, 'unit' | 'isSummable' | 'series' | 'bound'> {
+/** What is counted: for the days or months of a period and as many before, or for days of its own. */
+export interface Counted extends Omit<TimeSeries, 'days'> {
   id: string;
+  days?: readonly string[];
+  /** How the values come about, as sentences. */
+  definition: string;
   /** The list of what is counted, relative to the root. */
   path?: string;
 }
+
+/** What a number needs of it. */
+type CountedFigure = Pick<Counted, 'id' | 'unit' | 'isSummable' | 'series' | 'bound' | 'path'>;
 
 /** The trends that have a number, in the order of their importance. */
 const FIGURES = [
@@ -22,7 +28,7 @@ const FIGURES = [
 ] as const;
 
 /** @param trends of twice the days or months of a period; of several currencies, the first counts */
-export function keyFiguresOf(trends: readonly CountedTrend[]): KeyFigure[] {
+export function keyFiguresOf(trends: readonly CountedFigure[]): KeyFigure[] {
   const find = (id: string) => trends.find((one) => one.id === id || one.id.replace(/-[a-z]{3}$/, '') === id);
   return FIGURES.flatMap((figure) => {
     const { id, label, isGoodUp } = figure;
@@ -39,8 +45,8 @@ export function keyFiguresOf(trends: readonly CountedTrend[]): KeyFigure[] {
 /** What left of the revenue at the beginning of the period, in percent. */
 function churnOf(
   figure: Pick<KeyFigure, 'name' | 'label' | 'isGoodUp'>,
-  revenue: CountedTrend | undefined,
-  changes: CountedTrend | undefined,
+  revenue: CountedFigure | undefined,
+  changes: CountedFigure | undefined,
 ): KeyFigure | null {
   if (!revenue || !changes) return null;
   const [levels, churned] = [sumsOf(revenue, undefined), sumsOf(changes, 'churned')];
@@ -66,7 +72,7 @@ function churnOf(
 }
 
 /** The values of one series, or the sums of all. */
-function sumsOf({ series }: Pick<CountedTrend, 'series'>, name: string | undefined): (number | null)[] {
+function sumsOf({ series }: Pick<CountedFigure, 'series'>, name: string | undefined): (number | null)[] {
   const counted = name === undefined ? series : series.filter((one) => one.name === name);
   const days = counted[0]?.values.map((_, day) => day) ?? [];
   return days.map((day) => {
@@ -79,14 +85,8 @@ function sumsOf({ series }: Pick<CountedTrend, 'series'>, name: string | undefin
 const MIN_WHOLE = 100;
 
 /** @param currency ISO 4217, upper case */
-function writerOf(currency: string): (value: number) => string {
-  const formatOf = (minimumFractionDigits: number) =>
-    new Intl.NumberFormat('en', {
-      style: 'currency',
-      currency,
-      minimumFractionDigits,
-      maximumFractionDigits: minimumFractionDigits,
-    });
-  const [whole, exact] = [formatOf(0), formatOf(decimalsOf(currency))];
-  return (value) => (Math.abs(value) < MIN_WHOLE && value % 1 !== 0 ? exact : whole).format(value);
-}
+const writerOf = (currency: string) => (value: number) => {
+  const digits = Math.abs(value) < MIN_WHOLE && value % 1 !== 0 ? decimalsOf(currency) : 0;
+  const fractions = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  return new Intl.NumberFormat('en', { style: 'currency', currency, ...fractions }).format(value);
+};

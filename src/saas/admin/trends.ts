@@ -3,7 +3,6 @@ import { type Clock, lastDays, MINUTE, SECOND } from '../../core/kernel/clock.js
 import { decimalsOf } from '../../core/kernel/currencies.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { Console } from '../../shared/console-kit/console.js';
-import type { KeyFigure } from '../../shared/console-kit/key-figures.js';
 import { type Period, type PeriodName, periodOf } from '../../shared/console-kit/periods.js';
 import type { TimeSeries } from '../../shared/console-kit/plots.js';
 import type { EmailService } from '../../shared/email/service.js';
@@ -11,7 +10,7 @@ import type { Activity } from '../auth/sessions/activity.js';
 import type { UserDirectory } from '../auth/users/users.js';
 import type { BillingFigures } from '../billing/figures/service.js';
 import type { DailyFigures } from '../billing/figures/store.js';
-import { keyFiguresOf } from './key-figures.js';
+import { type Counted, keyFiguresOf } from './key-figures.js';
 
 /** The plots of the overview. Their data is read and drawn at most once a minute, whatever the number of requests. */
 
@@ -23,28 +22,7 @@ export interface TrendSources {
   billing: BillingFigures | undefined;
 }
 
-/** A plot with its place on the page. */
-export interface Trend extends TimeSeries {
-  id: string;
-  /** How the values come about, as sentences. */
-  definition: string;
-  /** The list of what is counted, relative to the root. */
-  path?: string;
-}
-
-export interface Trends {
-  /** When the data was read. */
-  at: number;
-  /** `markup`: the plot with its summary and table. */
-  trends: (Trend & { markup: string })[];
-  /** The most important numbers. */
-  keyFigures: KeyFigure[];
-  /** The newest figures about subscriptions. */
-  figures: DailyFigures | null;
-}
-
-/** What is counted: for the days or months of a period and as many before, or for days of its own. */
-type Counted = Omit<Trend, 'days'> & { days?: readonly string[] };
+export type Trends = Awaited<ReturnType<typeof makeTrends>>;
 
 /** Index entries that are read per day or month and plot. */
 export const MAX_COUNTED = 10_000;
@@ -97,7 +75,7 @@ export function createTrends(
 async function makeTrends(
   sources: TrendSources,
   { name, clock, console }: { name: PeriodName; clock: Clock; console: Console },
-): Promise<Trends> {
+) {
   const at = clock.now();
   const period = periodOf(name, clock);
   const recent = lastDays(clock, RECENT_DAYS);
@@ -109,7 +87,7 @@ async function makeTrends(
   const main =
     whole.find(({ id }) => /^mrr-[a-z]{3}$/.test(id)) ?? whole.find(({ id }) => id === 'active-users');
   const { renderPlot } = await import('../../shared/console-kit/plots.js');
-  const trends: Trends['trends'] = [];
+  const trends: (Counted & TimeSeries & { markup: string })[] = [];
   for (const one of whole) {
     const { days = period.spans.slice(period.count), series, ...shown } = one;
     const ofPeriod = series.map((part) => ({ ...part, values: part.values.slice(-days.length) }));
@@ -208,17 +186,22 @@ async function billingTrends({ billing }: TrendSources, period: Period, recent: 
       path: 'webhooks?outcome=unmatched',
     },
   ];
-  const ending: Counted = {
+  const ending = {
     id: 'trials-ending',
-    label: 'Trials ending within a week',
     unit: 'trials',
-    shape: 'lines',
     isSummable: false,
-    series: [{ name: 'ending', values: daily.map((day) => day?.trialsEnding ?? null) }],
-    definition: '',
+    series: [
+      {
+        name: 'ending',
+        values: period.fold(
+          daily.map((day) => day?.trialsEnding ?? null),
+          false,
+        ),
+      },
+    ],
     path: 'subscriptions?status=trialing',
   };
-  return { trends, levels: [folded(ending)], figures };
+  return { trends, levels: [ending], figures };
 }
 
 function subscriptionTrend(daily: (DailyFigures | null)[]): Counted {

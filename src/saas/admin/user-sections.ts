@@ -138,7 +138,6 @@ export function createUserSections(sources: UserSectionSources): readonly UserSe
           .slice(0, limit)
           .map(toAuditView),
       empty: `None is among the newest ${SEARCHED} records about the user.`,
-      path: (id) => `audit?q=${id}&event=login.failed`,
     }),
     section({
       title: 'Audit',

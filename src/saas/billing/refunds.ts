@@ -1,3 +1,5 @@
+import { isDeepStrictEqual } from 'node:util';
+import { writeAmount } from '../../core/kernel/currencies.js';
 import { AppError, httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { auditActor, type Operator } from '../../core/ops/audit.js';
 import { type Decision, decideAndCommit } from '../../core/ops/commit.js';
@@ -37,8 +39,8 @@ const NO_CHARGE =
 const REFUNDED_MEANWHILE =
   'Another amount of this payment was refunded meanwhile. Load the page of the customer again, and refund what is left.';
 
-const BEGUN =
-  'Another refund of this payment has begun, and whether the payment provider has made it is not known. Send that one again, with the same amount and reason.';
+const begunAlready = (refund: string) =>
+  `Another refund of this payment has begun, and whether the payment provider has made it is not known: ${refund}. Send that one again, with the same amount and reason.`;
 
 export function createRefunds({ payments, audit, commit, requireGateway }: BillingContext) {
   /**
@@ -58,19 +60,22 @@ export function createRefunds({ payments, audit, commit, requireGateway }: Billi
       const to = from + (order.amount ?? charge.amount - from);
       if (to <= from || to > charge.amount)
         throw invalidFields({ path: 'amount', message: 'must not be more than what is left of the payment' });
-      const change = `${charge.id} ${from}-${to} ${reason}`;
+      const change = { charge: charge.id, from, to, reason };
+      const isSame = claimed && isDeepStrictEqual(change, claimed.change);
       const result = { payment, charge: charge.id, amount: to - from, isMade: charge.refundedAmount === to };
       // A refund that is recorded, but no longer part of the charge, has failed: it can be made again.
-      if (claimed?.change === change && (result.isMade || !claimed.isRecorded))
-        return { result: { ...result, claim: claimed } };
+      if (isSame && (result.isMade || !claimed.isRecorded)) return { result: { ...result, claim: claimed } };
       if (charge.refundedAmount !== from) {
         // The same request in another process may have claimed and made it since the payment was read.
         if ((await payments.findOne({ id }))?.rev !== rev) return decide();
         throw httpErrors.VERSION_CONFLICT({ message: REFUNDED_MEANWHILE });
       }
-      if (claimed && !claimed.isRecorded && claimed.from === from)
-        throw httpErrors.VERSION_CONFLICT({ message: BEGUN });
-      const claim = { change, from, key: `refund-${charge.id}-${rev}`, isRecorded: false };
+      if (claimed && !claimed.isRecorded && claimed.change.from === from) {
+        const amount = writeAmount(claimed.change.to - from, payment.currency ?? null);
+        const message = begunAlready(`${amount}, ${claimed.change.reason}`);
+        throw httpErrors.VERSION_CONFLICT({ message });
+      }
+      const claim = { change, key: `refund-${charge.id}-${rev}`, isRecorded: false };
       const parts = [payments.changing({ id, rev }, { set: { operatorRefund: claim }, inc: { rev: 1 } })];
       return { parts, result: { ...result, claim } };
     };

@@ -76,7 +76,7 @@ type Choices = readonly { value: string; label: string }[];
 
 /** A change of everything that a search or a filter shows, one by one: each has its own conditions and its own audit record. */
 export interface BulkAction<Item, Fields extends TObject = TObject>
-  extends Pick<Action<Item, Fields>, 'button' | 'isDestructive' | 'fields' | 'inputs' | 'timeoutMs'> {
+  extends Pick<Action<Item, Fields>, 'button' | 'isDestructive' | 'fields' | 'inputs'> {
   /** The end of the path: `suspend` for `users/all/suspend`. */
   verb: string;
   /** In the menu, and in the title with the number: `Suspend`. */
@@ -155,8 +155,13 @@ export async function registerAction<Target, Fields extends TObject, Result = un
         if (problems.length > 0) throw invalidFields(...problems);
         const result = await execute(request, target, fields);
         outcome = hasOutcomes ? `-${result}` : '';
-        if (action.reveal)
-          return sendSecrets(console, action, request, reply, target, action.reveal(result, target));
+        if (action.reveal) {
+          const { secrets, ...revealed } = action.reveal(result, target);
+          const values = secrets.map((secret, index) => ({ ...secret, id: `secret-${index}` }));
+          const backHref = rootOf(request) + action.returnTo(target);
+          const view = { ...revealed, secrets: values, backHref };
+          return console.send(request, reply, { template: 'console-secrets', section: action.section, view });
+        }
       } catch (error) {
         if (!(error instanceof AppError) || error.statusCode >= 500) throw error;
         return sendForm(console, action, {
@@ -215,19 +220,6 @@ export const actionsOn =
       ...action,
     });
 
-function sendSecrets<Target, Fields extends TObject, Result>(
-  console: Console,
-  { section, returnTo }: Action<Target, Fields, Result>,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  target: Target,
-  { title, note, secrets }: RevealedSecrets,
-): FastifyReply {
-  const values = secrets.map((secret, index) => ({ ...secret, id: `secret-${index}` }));
-  const view = { title, note, secrets: values, backHref: rootOf(request) + returnTo(target) };
-  return console.send(request, reply, { template: 'console-secrets', section, view });
-}
-
 interface RenderedForm<Target> {
   request: FastifyRequest;
   reply: FastifyReply;
@@ -245,7 +237,6 @@ async function sendForm<Target, Fields extends TObject, Result>(
   const { section, inputs = [], button, consequences, isDestructive } = action;
   const typed = action.typed?.(target);
   const all: readonly Input[] = typed === undefined ? inputs : [...inputs, confirmation(typed)];
-  const [hidden, shown] = [all.filter(isHidden), all.filter((input) => !isHidden(input))];
   const details = new Map((error?.details ?? []).map(({ path, message }) => [path, message]));
   const root = rootOf(request);
   const query = new URLSearchParams(queryOf(request, action.querystring));
@@ -261,25 +252,27 @@ async function sendForm<Target, Fields extends TObject, Result>(
       token: console.tokensOf(request).issue(),
       problems: error && details.size === 0 ? [error.message] : [],
       hasFieldErrors: details.size > 0,
-      hidden: hidden.map(({ name }) => ({ name, value: given[name] ?? '' })),
-      inputs: shown.map(({ options, type = 'text', ...input }) => ({
-        ...input,
-        type,
-        value: given[input.name] ?? '',
-        problem: details.get(input.name),
-        choices: (typeof options === 'function' ? options() : options)?.map((option) => ({
-          ...option,
-          isChosen: given[input.name] === option.value,
+      hidden: all
+        .filter(({ type }) => type === 'hidden')
+        .map(({ name }) => ({ name, value: given[name] ?? '' })),
+      inputs: all
+        .filter(({ type }) => type !== 'hidden')
+        .map(({ options, type = 'text', ...input }) => ({
+          ...input,
+          type,
+          value: given[input.name] ?? '',
+          problem: details.get(input.name),
+          choices: (typeof options === 'function' ? options() : options)?.map((option) => ({
+            ...option,
+            isChosen: given[input.name] === option.value,
+          })),
+          isSelect: options !== undefined,
+          isLines: type === 'lines',
         })),
-        isSelect: options !== undefined,
-        isLines: type === 'lines',
-      })),
       backHref: root + action.returnTo(target),
     },
   });
 }
-
-const isHidden = ({ type }: Input): boolean => type === 'hidden';
 
 /** The declared part of the query of a page: nothing else that a client has sent is repeated in its form and links. */
 function queryOf({ query }: FastifyRequest, querystring: TObject | undefined): Record<string, string> {

@@ -64,7 +64,6 @@ export interface TimelineEntry {
   at: string;
   text: string;
   detail?: string | null;
-  href?: string | undefined;
   tone?: 'good' | 'warn' | 'bad';
 }
 
@@ -136,7 +135,6 @@ function completed(
   const hasTabs = named.length > MAX_TABLES;
   const current = hasTabs ? named.find(({ id }) => id === tab) : undefined;
   const isSummary = current === undefined;
-  const plain = facts.filter(({ text, time }) => text !== null && time !== null);
   return {
     subtitle: false,
     answer: false,
@@ -148,7 +146,7 @@ function completed(
     initials: isPerson === true && initialsOf(view.title),
     tools: toolsOf(actions),
     tabs: hasTabs && [
-      { href: own, label: 'Summary', isCurrent: isSummary, count: '' },
+      { href: own, label: 'Summary', isCurrent: isSummary },
       ...named.map(({ id, heading, rows, moreHref }) => ({
         href: `${own}?tab=${id}`,
         label: heading,
@@ -158,15 +156,10 @@ function completed(
     ],
     isSummary,
     hasTimeline: timeline.length > 0,
-    timeline: timeline.map(({ detail = null, href, tone, ...entry }) => ({ ...entry, detail, href, tone })),
-    facts: plain.map(({ label, text = '', time, href = null, isCode = false }) => ({
-      label,
-      text: time ? '' : text,
-      time: time ?? false,
-      href,
-      isCode,
-      isPlain: !isCode && !time,
-    })),
+    timeline,
+    facts: facts
+      .filter(({ text, time }) => text !== null && time !== null)
+      .map((fact) => ({ ...fact, isPlain: !fact.isCode && !fact.time })),
     tables: current ? [current] : hasTabs ? [] : named,
     isBeside: isSummary && (timeline.length > 0 || view.answer !== undefined),
   };
@@ -176,33 +169,23 @@ function completed(
 const MAX_TABLES = 3;
 /** More buttons than these become a menu. */
 const MAX_BUTTONS = 2;
+const LAST_MENU = 'More';
 
 const slugOf = (heading: string) => heading.toLowerCase().replace(/[^a-z]+/g, '-');
 
 /** Buttons and menus beside the title; what is dangerous stands last in the last menu. */
 function toolsOf(actions: readonly DetailAction[]) {
-  const menus = new Map<string, DetailAction[]>();
   const single = actions.filter(({ menu, isDangerous }) => menu === undefined && isDangerous !== true);
   const buttons = single.length > MAX_BUTTONS ? [] : single;
-  for (const action of actions) {
-    if (buttons.includes(action)) continue;
-    const menu = action.isDangerous === true ? 'More' : (action.menu ?? 'More');
-    menus.set(menu, [...(menus.get(menu) ?? []), action]);
-  }
-  const last = menus.get('More');
-  menus.delete('More');
-  const rank = ({ isDangerous = false }: DetailAction) => Number(isDangerous);
-  if (last)
-    menus.set(
-      'More',
-      [...last].sort((one, other) => rank(one) - rank(other)),
-    );
+  const rest = actions
+    .filter((action) => !buttons.includes(action))
+    .map((action) => ({ ...action, menu: action.isDangerous ? LAST_MENU : (action.menu ?? LAST_MENU) }));
+  const rank = ({ menu, isDangerous }: DetailAction) =>
+    Number(menu === LAST_MENU) + Number(isDangerous ?? false);
+  const sorted = rest.toSorted((one, other) => rank(one) - rank(other));
+  const menus = [...new Set(sorted.map(({ menu }) => menu))];
   return [
-    ...buttons.map(({ href, label }) => ({ href, label, isPrimary: false, entries: [] })),
-    ...[...menus].map(([label, entries]) => ({
-      label,
-      href: false,
-      entries: entries.map(({ href, label, isDangerous = false }) => ({ href, label, isDangerous })),
-    })),
+    ...buttons,
+    ...menus.map((label) => ({ label, entries: sorted.filter(({ menu }) => menu === label) })),
   ];
 }

@@ -33,7 +33,8 @@ export function createFormTokens({ secret, clock }: { secret: string; clock: Clo
   };
 }
 
-const BODY_LIMIT = 16 * 1024;
+/** The longest text has 10,000 characters, of nine bytes each in a form. */
+const BODY_LIMIT = 128 * 1024;
 
 /** Registers routes that accept forms and reject those without a valid token. */
 export async function registerForms(

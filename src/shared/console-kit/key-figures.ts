@@ -17,7 +17,8 @@ export interface KeyFigure {
   path?: string | undefined;
 }
 
-export interface Counted extends Pick<KeyFigure, 'name' | 'label' | 'isGoodUp' | 'path'> {
+/** What a number is made of. */
+export interface FigureInput extends Pick<KeyFigure, 'name' | 'label' | 'isGoodUp' | 'path'> {
   /** Of twice the days of a period, the oldest first. */
   values: readonly (number | null)[];
   /** Whether the values of several days add up; false for levels, of which the last one counts. */
@@ -40,7 +41,7 @@ export function keyFigureOf({
   isDifference = false,
   bound = Number.POSITIVE_INFINITY,
   ...figure
-}: Counted): KeyFigure | null {
+}: FigureInput): KeyFigure | null {
   const half = all.length / 2;
   const values = all.slice(half);
   const now = totalOf(values, isSummable);
@@ -50,30 +51,17 @@ export function keyFigureOf({
     ? [totalOf(values.slice(0, -1), true), earlier.includes(null) ? null : totalOf(earlier, true)]
     : [now, totalOf(earlier, false)];
   const change = before === null || last === null ? null : last - before;
-  const writeChange = (): string | null => {
-    if (change === null || before === null) return null;
-    return isDifference || before === 0
-      ? write(Math.abs(change))
-      : `${plain(Math.abs((100 * change) / before))} %`;
-  };
+  const written = (amount: number) =>
+    isDifference || !before ? write(Math.abs(amount)) : `${plain(Math.abs((100 * amount) / before))} %`;
   const isBounded = values.some((value) => value !== null && value >= bound);
   return {
     ...figure,
     values,
     value: `${write(now)}${isBounded ? '+' : ''}`,
-    change: writeChange(),
+    change: change === null ? null : written(change),
     isUp: change ? change > 0 : null,
   };
 }
-
-/** A number that is not counted by day. */
-export const levelFigure = (figure: Pick<KeyFigure, 'name' | 'label' | 'value' | 'path'>): KeyFigure => ({
-  ...figure,
-  change: null,
-  isUp: null,
-  isGoodUp: true,
-  values: [],
-});
 
 /** The sum of what adds up, the last value of a level; null if nothing is known. */
 function totalOf(values: readonly (number | null)[], isSummable: boolean): number | null {
@@ -85,9 +73,12 @@ function totalOf(values: readonly (number | null)[], isSummable: boolean): numbe
 const NUMBERS = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 export const plain = (value: number): string => NUMBERS.format(value);
 
+/** A number without a course has its label and value alone. */
+export type ShownFigure = Pick<KeyFigure, 'label' | 'value' | 'path'> & Partial<KeyFigure>;
+
 /** The view of the partial `_console-figures`. @param root of the console as seen from the page */
-export const figureViews = (figures: readonly KeyFigure[], root: string) =>
-  figures.map(({ label, value, change, isUp, isGoodUp, values, path }) => ({
+export const figureViews = (figures: readonly ShownFigure[], root: string) =>
+  figures.map(({ label, value, change = null, isUp = null, isGoodUp = true, values = [], path }) => ({
     label,
     value,
     change,

@@ -5,24 +5,14 @@ import { DAY } from '../../core/kernel/clock.js';
  * `{{#showTime}}`, `{{#showState}}` or `{{#showId}}`.
  */
 
-type Tone = 'good' | 'warn' | 'bad' | 'plain';
-
 /** The states that mean something good or bad; all others are plain. */
-const TONES: Record<Exclude<Tone, 'plain'>, readonly string[]> = {
-  good: words(
-    'has_access active granted succeeded paid sent delivered verified confirmed done processed applied enabled trusted',
-  ),
-  warn: words(
-    'past_due failing pending queued unverified incomplete paused invited retrying held quarantined open',
-  ),
-  bad: words(
-    'canceled failed suspended disabled unpaid expired deleting unmatched refused rejected deleted bounced',
-  ),
-};
-
-function words(text: string): string[] {
-  return text.split(' ');
-}
+const TONES = new Map(
+  Object.entries({
+    good: 'has_access active granted succeeded paid sent delivered verified confirmed done processed applied enabled trusted',
+    warn: 'past_due failing pending queued unverified incomplete paused invited retrying held quarantined open',
+    bad: 'canceled failed suspended disabled unpaid expired deleting unmatched refused rejected deleted bounced',
+  }).flatMap(([tone, states]) => states.split(' ').map((state) => [state, tone] as const)),
+);
 
 /** Words of an API that people would not use. */
 const NAMES: Record<string, string> = { none: 'Free', trialing: 'Trial' };
@@ -36,8 +26,7 @@ export const sentenceCase = (text: string): string => {
   return spaced.charAt(0).toUpperCase() + spaced.slice(1);
 };
 
-export const toneOf = (state: string): Tone =>
-  (Object.keys(TONES) as (keyof typeof TONES)[]).find((tone) => TONES[tone].includes(state)) ?? 'plain';
+const toneOf = (state: string): string => TONES.get(state) ?? 'plain';
 
 /** `2026-11-28T09:41:00.000Z` becomes `today, 09:41`, `yesterday, 09:41`, `21 Nov, 16:02` or `31 Oct 2025`. */
 export function writeTime(timestamp: string, now: number): string {

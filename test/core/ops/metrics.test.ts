@@ -180,7 +180,7 @@ t.test('counters with known labels, the build and the accounts are present from 
 t.test('subscriptions and the MRR are those of the last run of the job', async (t) => {
   const app = await saasApp(t, { metrics: true });
   const { dailyFigures } = figureCollections(await storeOf(t, app));
-  const rest = { at: 1, movements: {}, incomplete: 0, withoutPlan: 0, trials: {} };
+  const rest = { at: 1, movements: {}, incomplete: 0, withoutPlan: 0, trials: {}, trialsEnding: 0 };
   await dailyFigures.insert({ id: '2026-01-01', statuses: { active: 9 }, mrr: { eur: 900 }, ...rest });
   const statuses = { active: 3, trialing: 1 };
   await dailyFigures.insert({ id: '2026-01-02', statuses, mrr: { eur: 4000, usd: 1500 }, ...rest });

@@ -120,13 +120,8 @@ async function readBatch(deps: FigureDependencies, progress: ProgressDocument): 
 
 function countSubscription(figures: Figures, subscription: SubscriptionDocument, now: number): void {
   const { status, plan, trialEnd, endedAt } = subscription;
-  if (
-    status === 'trialing' &&
-    trialEnd !== undefined &&
-    trialEnd > now &&
-    trialEnd <= now + ENDING_DAYS * DAY
-  )
-    figures.trialsEnding = (figures.trialsEnding ?? 0) + 1;
+  const left = (trialEnd ?? 0) - now;
+  if (status === 'trialing' && left > 0 && left <= ENDING_DAYS * DAY) figures.trialsEnding += 1;
   if (!isTerminal(status)) {
     add(figures.statuses, status, 1);
     if (plan === UNKNOWN_PLAN) figures.withoutPlan += 1;

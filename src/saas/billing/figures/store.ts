@@ -21,8 +21,8 @@ export interface Figures {
   withoutPlan: number;
   /** Trials by the day of their end. */
   trials: Record<string, Trials>;
-  /** Trials that end within the seven days after the count; absent in figures of earlier versions. */
-  trialsEnding?: number;
+  /** Trials that end within the seven days after the count. */
+  trialsEnding: number;
 }
 
 export interface Trials {
