@@ -2,7 +2,6 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Collection, Declaration, Store, Where, Write } from '../../core/storage/collection.js';
 import { allOf, pagesOf } from '../../core/storage/pages.js';
 import { changeTo } from '../../core/storage/semantics.js';
-import type { RefundOfCharge } from './provider/refunds.js';
 
 /** One event of the provider: the record of its outcome, or its lease while the provider is asked about it. */
 export interface PaymentEventDocument {
@@ -277,7 +276,7 @@ export interface PaymentDocument {
 /** A refund that an operator has begun. */
 export interface OperatorRefund {
   /** `from` and `to`: the refunded amounts of the charge before and after. */
-  change: { charge: string; from: number; to: number; reason: RefundOfCharge['reason'] };
+  change: { charge: string; from: number; to: number; reason: string };
   /** By which the provider makes it once. */
   key: string;
   /** Whether the provider has made it, and the audit says so. */
