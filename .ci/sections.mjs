@@ -1,5 +1,5 @@
 /**
- * Every check of this repository, each in one place: those of the gate (`.ci/run`) and of the six slices of the campaign
+ * Every check of this repository, each in one place: those of the gate (`.ci/run`) and of the twelve slices of the campaign
  * (`.ci/campaign`). A test proves that no script, test file or program of tests is left out.
  *
  * @typedef {object} Section
@@ -13,8 +13,8 @@
  */
 import { readdirSync, readFileSync } from 'node:fs';
 
-/** A week runs all: the gate takes the slice of its day. */
-export const SLICES = 6;
+/** The gate takes the slice of its day: each adds five to ten minutes to it. */
+export const SLICES = 12;
 
 const list = (text) => text.trim().split(/\s+/);
 
@@ -48,26 +48,22 @@ export const SECTIONS = [
     run: 'TEST_ENGINES=sqlite npm run test:system',
     needs: ['chromium', 'curl', 'openssl', 'stripe-mock'],
     tests: list(`
-      saas/auth/explore saas/auth/foreign-hashes
+      saas/auth/foreign-hashes
       saas/billing/crashes
-      bin/audit bin/backup bin/doctor bin/documents bin/idp bin/login bin/programs bin/start bin/users bin/workers
+      bin/audit bin/backup bin/doctor bin/documents bin/idp bin/login bin/programs bin/start bin/users
       browser/checkout browser/passkeys browser/sign-in
       bin/canaries
-      client/browser
-      package/documents/commands
-      saas/login-providers/explore
       package/package`),
   },
-  // The contract of the port, round trips, a race of processes of each product and the commands that move stores; the others follow in
-  // 'MongoDB' and 'PostgreSQL'.
+  // The contract of the port, round trips and a race of processes; the others follow in 'MongoDB', 'PostgreSQL' and 'moved stores'.
   {
     name: 'engines',
     part: 'gate',
     run: 'npm run test:engines',
     needs: ['mongod', 'openssl'],
     tests: list(
-      `saas/auth/processes saas/auth/round-trips saas/billing/quota-processes bin/store-copy bin/store-sql bin/stores idp/oidc/processes
-      idp/oidc/agents-explore core/storage/mongodb core/storage/mongodb-batches ${ON_POSTGRESQL}`,
+      `saas/auth/processes saas/auth/round-trips bin/store-sql bin/stores
+      core/storage/mongodb core/storage/mongodb-batches ${ON_POSTGRESQL}`,
     ),
   },
   {
@@ -101,7 +97,7 @@ export const SECTIONS = [
   },
   {
     name: 'Bun and Deno',
-    part: 0,
+    part: 6,
     run: 'node test/run.mjs --suite "Bun and Deno"',
     needs: ['bun', 'deno'],
     tests: ['bin/runtimes'],
@@ -133,7 +129,7 @@ export const SECTIONS = [
   { name: 'rotations', part: 2, run: 'npm run test:rotations', tests: ['idp/oidc/rotation'] },
   {
     name: 'races',
-    part: 2,
+    part: 3,
     run: 'node test/run.mjs --suite races',
     needs: ['mongod'],
     tests: list(`
@@ -143,7 +139,7 @@ export const SECTIONS = [
   },
   {
     name: 'outages',
-    part: 2,
+    part: 3,
     run: 'node test/run.mjs --suite outages',
     needs: ['mongod'],
     tests: list('saas/auth/links-outage saas/auth/login-codes-outage idp/oidc/outage core/storage/outage'),
@@ -153,12 +149,40 @@ export const SECTIONS = [
     part: 3,
     run: 'node test/run.mjs --suite pages',
     needs: ['chromium', 'stripe-mock'],
-    tests: ['browser/billing', 'browser/pages'],
+    tests: ['browser/pages'],
   },
-  { name: 'torture', part: 3, run: 'npm run torture', needs: ['mongod', 'strace'] },
+  {
+    name: 'checkout pages',
+    part: 9,
+    run: 'node test/run.mjs --suite "checkout pages"',
+    needs: ['chromium', 'stripe-mock'],
+    tests: ['browser/billing', 'client/browser'],
+  },
+  {
+    name: 'explorers',
+    part: 9,
+    run: 'TEST_ENGINES=sqlite node test/run.mjs --suite explorers',
+    needs: ['stripe-mock'],
+    tests: list('saas/auth/explore saas/login-providers/explore idp/oidc/agents-explore'),
+  },
+  {
+    name: 'commands of documents',
+    part: 2,
+    run: 'node test/run.mjs --suite "commands of documents"',
+    needs: ['curl', 'openssl', 'stripe-mock'],
+    tests: ['package/documents/commands'],
+  },
+  {
+    name: 'moved stores',
+    part: 8,
+    run: 'node test/run.mjs --suite "moved stores"',
+    needs: ['mongod', 'openssl'],
+    tests: list('bin/store-copy bin/workers saas/billing/quota-processes idp/oidc/processes'),
+  },
+  { name: 'torture', part: 8, run: 'npm run torture', needs: ['mongod', 'strace'] },
   {
     name: 'hostile',
-    part: 3,
+    part: 9,
     run: 'npm run test:hostile',
     tests: list('campaign/hostile/growth campaign/hostile/load campaign/hostile/wire'),
   },
@@ -170,7 +194,7 @@ export const SECTIONS = [
   },
   {
     name: 'Schemathesis',
-    part: 4,
+    part: 10,
     run: 'npm run test:schemathesis',
     needs: ['schemathesis'],
   },
@@ -216,16 +240,16 @@ export const SECTIONS = [
   },
   {
     name: 'new applications',
-    part: 5,
+    part: 11,
     run: 'node test/run.mjs --suite "new applications" --timeout=1800',
     needs: ['chromium'],
     tests: ['campaign/init/init'],
   },
   // Without a container engine, and only as root.
-  { name: 'image', part: 5, run: 'npm run test:image', needs: ['mongod'] },
+  { name: 'image', part: 11, run: 'npm run test:image', needs: ['mongod'] },
   {
     name: 'scale',
-    part: 5,
+    part: 11,
     run: ['sqlite', 'postgresql']
       .map(
         (engine) =>
@@ -234,16 +258,16 @@ export const SECTIONS = [
       .join(' && '),
   },
   { name: 'webhook storms', part: 2, run: 'npm run bench:webhooks -- --seeds 2' },
-  { name: 'bench', part: 5, run: 'npm run bench -- --quick --seconds 1', needs: ['mongod'] },
+  { name: 'bench', part: 11, run: 'npm run bench -- --quick --seconds 1', needs: ['mongod'] },
   {
     name: 'timing',
-    part: 5,
+    part: 11,
     run: 'npm run bench:timing -- --quick && npm run bench:timing -- --quick --mongodb --only register',
     needs: ['mongod'],
   },
   ...[22, 26].map((line) => ({
     name: `Node.js ${line}`,
-    part: line === 22 ? 1 : 4,
+    part: line === 22 ? 7 : 6,
     node: line,
     run: `node test/run.mjs --suite "Node.js ${line}"`,
     needs: SYSTEM,
@@ -258,7 +282,7 @@ export const SECTIONS = [
 ];
 
 /** What the gate runs on SQLite only: on MongoDB the files that name engines, on PostgreSQL the products. */
-const onSqlite = ['tests', 'programs'].flatMap(namesOfSuite);
+const onSqlite = ['tests', 'programs', 'explorers'].flatMap(namesOfSuite);
 const namesEngines = (file) =>
   /on(?:Mongod|Engines|Servers)\(/.test(
     readFileSync(new URL(`../test/${file}.test.ts`, import.meta.url), 'utf8'),
@@ -270,14 +294,14 @@ const onPostgresql = [
 SECTIONS.push(
   {
     name: 'MongoDB',
-    part: 0,
+    part: 6,
     run: 'TEST_ENGINES=sqlite,mongodb node test/run.mjs --suite MongoDB',
     needs: ['mongod', 'stripe-mock'],
     repeats: onSqlite.filter(namesEngines),
   },
   ...[
-    { name: 'PostgreSQL', part: 0, isChosen: (file) => !file.startsWith('idp/') },
-    { name: 'idp on PostgreSQL', part: 1, isChosen: (file) => file.startsWith('idp/') },
+    { name: 'PostgreSQL', part: 10, isChosen: (file) => !file.startsWith('idp/') },
+    { name: 'idp on PostgreSQL', part: 7, isChosen: (file) => file.startsWith('idp/') },
   ].map(({ name, part, isChosen }) => ({
     ...{ name, part },
     run: `TEST_ENGINES=postgresql node test/run.mjs --suite "${name}"`,
