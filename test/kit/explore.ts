@@ -284,7 +284,7 @@ function memoryStore(
     }
   };
   return {
-    collection: <T extends { id: string }>(name: string, { unique = [] }: Declaration<T> = {}) => {
+    collection: <T extends { id: string }>(name: string, { unique = [], text = [] }: Declaration<T> = {}) => {
       if (!documents.has(name)) documents.set(name, new Map());
       const docs = documents.get(name) as unknown as Map<string, T>;
       /** Stored documents; reads return copies. */
@@ -338,6 +338,15 @@ function memoryStore(
           const found = all().filter((doc) => matches(doc, where));
           for (const { id } of found) docs.delete(id);
           return found.length;
+        },
+        search(part: string, limit: number) {
+          const isFound = (doc: T) =>
+            text.some((field) =>
+              String(doc[field] ?? '')
+                .toLowerCase()
+                .includes(part.toLowerCase()),
+            );
+          return structuredClone(all().filter(isFound).slice(0, limit));
         },
         page({ where = {}, sort, limit }: { where?: object; sort: string; limit: number }) {
           const found = all().filter((doc) => matches(doc, where as never));

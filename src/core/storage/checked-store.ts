@@ -5,6 +5,7 @@ import {
   checkDocument,
   checkLimit,
   checkPage,
+  checkSearch,
   checkWhere,
   type Shape,
   shapeOf,
@@ -67,8 +68,16 @@ export function checkedStore(engine: Engine): Store {
 
 /** The properties in which two declarations of a collection must be equal; only those of indexes are ordered. */
 function declarationKey<T>(declaration: Declaration<T>): unknown[] {
-  const { fields = [], numbers = [], booleans = [], unique = [], indexes = [], sparse = [] } = declaration;
-  return [...[fields, numbers, booleans, unique, sparse].map((some) => [...some].sort()), indexes];
+  const {
+    fields = [],
+    numbers = [],
+    booleans = [],
+    unique = [],
+    indexes = [],
+    sparse = [],
+    text = [],
+  } = declaration;
+  return [...[fields, numbers, booleans, unique, sparse, text].map((some) => [...some].sort()), indexes];
 }
 
 type Documents = Collection<{ id: string }>;
@@ -104,6 +113,7 @@ const CALL_CHECKS: Checks<Exclude<keyof Documents, keyof typeof WRITE_CHECKS>> =
   },
   deleteMany: checkWhere,
   page: checkPage,
+  search: checkSearch,
   count(shape, where = {}, limit) {
     checkConditions(shape, where);
     if (limit !== undefined) checkLimit(limit);

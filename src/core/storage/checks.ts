@@ -1,5 +1,5 @@
 /** Validation of arguments for all engines. Messages name fields, never values, which may be secrets. */
-import { type Declaration, RefusedDocument, RefusedSelector } from './collection.js';
+import { type Declaration, MIN_SEARCH, RefusedDocument, RefusedSelector } from './collection.js';
 
 /** The type of a declared field, which PostgreSQL needs for its column. */
 export type FieldType = 'string' | 'number' | 'boolean';
@@ -10,6 +10,7 @@ export interface Shape {
   readonly unique: readonly string[];
   readonly indexes: readonly (readonly string[])[];
   readonly sparse: readonly string[];
+  readonly text: readonly string[];
   /** Fields that a filter or sort may name, and the type of their values. */
   readonly declared: ReadonlyMap<string, FieldType>;
   /** Fields that are strings in every document: `id` and the unique ones. */
@@ -38,8 +39,9 @@ export function shapeOf<T>(name: string, declaration: Declaration<T>): Shape {
   const indexes: readonly (readonly string[])[] = declaration.indexes ?? [];
   const { fields = [], numbers = [], booleans = [] } = declaration;
   const sparse: readonly string[] = declaration.sparse ?? [];
+  const text: readonly string[] = declaration.text ?? [];
   const required = new Set(['id', ...unique]);
-  const strings = [...required, ...fields, ...indexes.flat(), ...sparse];
+  const strings = [...required, ...fields, ...indexes.flat(), ...sparse, ...text];
   const declared = new Map<string, FieldType>([
     ...strings.map((field) => [field, 'string'] as const),
     ...numbers.map((field) => [field, 'number'] as const),
@@ -51,7 +53,7 @@ export function shapeOf<T>(name: string, declaration: Declaration<T>): Shape {
   if (bad !== null) throw new TypeError(`${name}: ${JSON.stringify(bad)} cannot be declared`);
   if (name.endsWith('_view')) throw new TypeError(`${name} is the name of a view`);
   const { view } = declaration;
-  return { name, unique, indexes, sparse, declared, required, ...(view && { view }) };
+  return { name, unique, indexes, sparse, text, declared, required, ...(view && { view }) };
 }
 
 /** Validates a filter with at least one condition. */
@@ -103,9 +105,20 @@ export function checkPage(shape: Shape, query: { where?: unknown; sort: string; 
   if (!shape.declared.has(query.sort)) {
     throw new RefusedSelector(`${shape.name}: sort field ${query.sort} is not declared`);
   }
-  if (!Number.isInteger(query.limit) || query.limit < 1 || query.limit > MAX_PAGE) {
-    throw new RefusedSelector(`${shape.name}: limit must be between 1 and ${MAX_PAGE}`);
-  }
+  checkPageLimit(shape, query.limit);
+}
+
+function checkPageLimit({ name }: Shape, limit: number): void {
+  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_PAGE)
+    throw new RefusedSelector(`${name}: limit must be between 1 and ${MAX_PAGE}`);
+}
+
+/** Validates a search. Characters are code points, as engines count them. */
+export function checkSearch(shape: Shape, text: string, limit: number): void {
+  if (shape.text.length === 0) throw new RefusedSelector(`${shape.name}: no field is searched for text`);
+  const problem = valueProblem(text, 'string') ?? ([...text].length < MIN_SEARCH ? 'is too short' : null);
+  if (problem) throw new RefusedSelector(`${shape.name}: the text of the search ${problem}`);
+  checkPageLimit(shape, limit);
 }
 
 /** Validates a document: plain JSON, with Values in its declared fields. */

@@ -89,6 +89,12 @@ export interface Collection<T extends { id: string }> {
   /** Deletes all matching documents. Returns their number. */
   deleteMany(where: Where<T>): Promise<number>;
   page(query: PageQuery<T>): Promise<Page<T>>;
+  /**
+   * Returns documents that have this text, in any case, within one of the fields of `text`: those that are found first, in no order.
+   *
+   * @throws RefusedSelector for fewer than {@link MIN_SEARCH} characters
+   */
+  search(text: string, limit: number): Promise<T[]>;
   /** Reads every matching document or index entry. With `limit`, it stops there. */
   count(where?: Where<T>, limit?: number): Promise<number>;
   /** The number of all documents, at a cost that does not grow with it. */
@@ -119,6 +125,9 @@ export interface Estimate {
   isExact: boolean;
 }
 
+/** The fewest characters that `search` finds: a shorter text is part of too many documents. */
+export const MIN_SEARCH = 3;
+
 /** Up to this number of documents, an estimate is exact. */
 export const EXACT_COUNT_LIMIT = 10_000;
 
@@ -137,6 +146,8 @@ export interface Declaration<T> {
   indexes?: readonly (readonly DeclaredField<T>[])[];
   /** Fields with strings that few documents have. Each has an index of those documents, by which `null` is not found. */
   sparse?: readonly FieldOf<T, string>[];
+  /** Fields with strings whose parts `search` finds: names and addresses. Their index costs a write of one of them several times as much. */
+  text?: readonly FieldOf<T, string>[];
   view?: View<T>;
 }
 

@@ -98,6 +98,9 @@ interface Index {
   where: string;
 }
 
+/** The name of the index by which the parts of texts are found. */
+export const textIndexOf = ({ name, text }: Shape): string => `${name}.${text.join('.')} text`;
+
 /** Field and collection names contain no dot or space, so these index names are unambiguous. */
 export function indexesOf({ name, unique, indexes, sparse }: Shape): Index[] {
   const index = (title: string, fields: string[], more: Partial<Index> = {}): Index => ({

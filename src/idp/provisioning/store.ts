@@ -214,6 +214,7 @@ export function principalCollection(store: Store): PrincipalCollection {
       ['workloadRules'],
     ],
     fields: ['linkHash', 'mailedLinkHash', 'verifyHash', 'operatorLinkHash', 'clientMetadata'],
+    text: ['handle', 'name', 'email'],
     numbers: [
       ...([
         'createdAt',
@@ -267,6 +268,7 @@ export function clientCollection(store: Store): ClientCollection {
   return store.collection<ClientDocument>('clients', {
     indexes: [['createdAt'], ['expiresAt']],
     fields: ['secretHash'],
+    text: ['name'],
     numbers: ['createdAt', 'expiresAt'],
   });
 }

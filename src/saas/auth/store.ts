@@ -123,6 +123,7 @@ export function userCollection(store: Store): Users {
       ['subscriptionPlan', 'createdAt'],
     ],
     fields: ['resetHash', 'verifyHash', 'changeHash', 'unlockHash'],
+    text: ['email', 'name'],
     numbers: [
       'createdAt',
       'deletingAt',

@@ -59,6 +59,7 @@ export function organizationCollections(store: Store) {
   const organizations: Organizations = store.collection('organizations', {
     unique: ['slug'],
     indexes: [['createdAt'], ['searchName'], ['deletingAt'], ['profileChangedAt'], ['seatsDueAt']],
+    text: ['name', 'slug'],
     numbers: [
       'owners',
       'members',

@@ -6,11 +6,12 @@ import { kills } from './contract/kills.js';
 import { lists } from './contract/lists.js';
 import { races } from './contract/races.js';
 import { refusals } from './contract/refusals.js';
+import { searches } from './contract/searches.js';
 import type { Fresh } from './kit.js';
 
 /** Runs the contract on the engine that serves the URIs of `fresh`. */
 export function contract(t: Test, name: string, fresh: Fresh): void {
-  for (const part of [documents, races, lists, refusals, commits, kills]) {
+  for (const part of [documents, races, lists, searches, refusals, commits, kills]) {
     t.test(`${name}: ${part.name}`, async (t) => part(t, fresh));
   }
 }

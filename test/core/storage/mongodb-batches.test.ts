@@ -148,7 +148,7 @@ t.test('without the write concern, no write of a command is acknowledged', async
   const call: Call = (step) => step(collection as unknown as MongoCollection);
   const insert = createInserts(call);
   const update = createUpdates(call);
-  const change = toStages<Thing>({ id: 'a' }, { set: { group: 'a' } });
+  const change = toStages<Thing>({ id: 'a' }, { set: { group: 'a' } }, []);
   const results = await Promise.allSettled([
     insert({ _id: 'a' }),
     insert({ _id: 'b' }),
@@ -191,7 +191,7 @@ t.test('a server that counts updates otherwise leaves their outcome unknown', as
   const update = createUpdates((step) => step(collection as unknown as MongoCollection));
   const results = await Promise.allSettled(
     ['a', 'b'].map((_id) =>
-      update({ filter: { _id }, update: toStages<Thing>({ id: _id }, { set: { group: 'a' } }) }),
+      update({ filter: { _id }, update: toStages<Thing>({ id: _id }, { set: { group: 'a' } }, []) }),
     ),
   );
   for (const result of results) {

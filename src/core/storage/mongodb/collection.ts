@@ -11,7 +11,10 @@ import {
   conditionAfter,
   countableConditions,
   mongoField,
+  partsField,
+  partsOf,
   type Stored,
+  textFilter,
   toDocument,
   toDocumentOrNull,
   toFilter,
@@ -43,7 +46,7 @@ export function mongodbCollection<T extends { id: string }>(
   const insertStored = createInserts(call);
   const updateById = createUpdates(call);
   const updateOne: Collection<T>['updateOne'] = (where, change) => {
-    const { filter, update, matchesUncounted } = guardedChange(where, change);
+    const { filter, update, matchesUncounted } = guardedChange(where, change, shape.text);
     return call(async (collection) => {
       for (;;) {
         const stored = await collection.findOneAndUpdate(filter, update, { returnDocument: 'after' });
@@ -55,20 +58,20 @@ export function mongodbCollection<T extends { id: string }>(
   const changeOne: Collection<T>['changeOne'] = async (where, change) => {
     const { id } = where as { id?: unknown };
     if (typeof id === 'string') {
-      const outcome = await updateById({ filter: { _id: id }, update: toStages(where, change) });
+      const outcome = await updateById({ filter: { _id: id }, update: toStages(where, change, shape.text) });
       if (outcome !== 'rejected') return outcome === 'matched';
     }
     // In a command of its own, whose response shows whether there is a document, or why it was refused.
     return (await updateOne(where, change)) !== null;
   };
   return {
-    insert: (doc) => insertStored(toStored(doc)),
+    insert: (doc) => insertStored(toStored(doc, shape.text)),
 
     async insertMany(docs) {
       if (docs.length === 0) return true;
       return call(async (collection) => {
         try {
-          await collection.insertMany(docs.map(toStored));
+          await collection.insertMany(docs.map((doc) => toStored(doc, shape.text)));
           return true;
         } catch (error) {
           if ((error as { code?: unknown }).code !== DUPLICATE_KEY) throw error;
@@ -100,7 +103,7 @@ export function mongodbCollection<T extends { id: string }>(
           const uncounted = await collection.findOne(and(some, { $nor: [{ $and: guards }] }));
           if (uncounted) applyChange(toDocument<T>(uncounted), change);
         }
-        return (await collection.updateMany(and(some, ...guards), toUpdate(change))).matchedCount;
+        return (await collection.updateMany(and(some, ...guards), toUpdate(change, shape.text))).matchedCount;
       });
     },
 
@@ -122,6 +125,13 @@ export function mongodbCollection<T extends { id: string }>(
       const options = { sort: keys(order, desc ? -1 : 1), limit: limit + 1, batchSize: limit + 1 };
       const stored = await read((collection) => collection.find(and(filter, ...spans), options).toArray());
       return pageOf(stored.map(toDocument<T>), { sort, desc, limit });
+    },
+
+    async search(text, limit) {
+      const found = await read((collection) =>
+        collection.find(textFilter(shape.text, text), { limit, batchSize: limit + 1 }).toArray(),
+      );
+      return found.map(toDocument<T>);
     },
 
     count(where = {}, limit) {
@@ -159,7 +169,7 @@ async function findEach(
 /** Creates missing indexes, under MongoDB's default names, so that an operator can create them beforehand. */
 export async function createIndexes(
   collection: MongoCollection,
-  { unique, indexes, sparse }: Shape,
+  { unique, indexes, sparse, text }: Shape,
 ): Promise<void> {
   const wanted = [
     ...unique.map((field) => ({ key: keys([field]), unique: true })),
@@ -169,8 +179,27 @@ export async function createIndexes(
       key: keys([field, 'id']),
       partialFilterExpression: { [field]: { $exists: true } },
     })),
+    ...text.map((field) => ({ key: { [`${partsField(field)}.parts`]: 1 as const } })),
   ];
   if (wanted.length > 0) await collection.createIndexes(wanted);
+}
+
+/**
+ * Adds the parts of texts to some documents of an older version, unless they change meanwhile. Returns false if there are none.
+ * The index knows documents without parts.
+ */
+export async function fillParts(collection: MongoCollection, { text }: Shape): Promise<boolean> {
+  const lacking = text.map((field) => ({ [`${partsField(field)}.parts`]: null }));
+  const found = await collection
+    .find({ $or: lacking }, { limit: STEP_SIZE, batchSize: STEP_SIZE + 1 })
+    .toArray();
+  if (found.length === 0) return false;
+  const updates = found.map((stored) => {
+    const texts = Object.fromEntries(text.map((field) => [field, stored[field] ?? null]));
+    return { updateOne: { filter: { _id: stored._id, ...texts }, update: { $set: partsOf(text, stored) } } };
+  });
+  await collection.bulkWrite(updates, { ordered: false });
+  return true;
 }
 
 /** The ids of a filter that names few of them, as a purge does. */

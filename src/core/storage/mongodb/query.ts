@@ -1,5 +1,5 @@
 /** Translates documents, filters and changes to BSON. */
-import type { Change, Value, Where } from '../collection.js';
+import { type Change, MIN_SEARCH, type Value, type Where } from '../collection.js';
 import { conditionsOf, type Operators, type Position } from '../semantics.js';
 
 /** A document or filter in the format of the driver. */
@@ -13,15 +13,57 @@ export function mongoField(field: string): string {
   return field === 'id' ? '_id' : field;
 }
 
-/** Encodes a checked document. */
-export function toStored<T extends { id: string }>({ id, ...fields }: T): Stored {
-  return { _id: id, ...encoded(fields) };
+/** Encodes a checked document. `text` are the fields whose parts are found. */
+export function toStored<T extends { id: string }>({ id, ...fields }: T, text: readonly string[]): Stored {
+  return { _id: id, ...encoded(fields), ...partsOf(text, fields) };
+}
+
+/** The field with the parts of another one. */
+export const partsField = (field: string): string => `_text_${field}`;
+
+/** Characters of a part. */
+const PART_LENGTH = 16;
+
+/**
+ * The ends of texts from each of their characters, for an index whose ranges are the parts of a text. Never empty, so that documents
+ * without parts can be found. An older version decodes `json`, and reads null.
+ */
+export function partsOf(fields: readonly string[], values: Bson): Bson {
+  return Object.fromEntries(
+    fields.map((field) => {
+      const text = Array.from(String(values[field] ?? '').toLowerCase());
+      const parts = text.map((_, from) => text.slice(from, from + PART_LENGTH).join(''));
+      const found = parts.slice(0, 1 - MIN_SEARCH);
+      return [partsField(field), { json: 'null', parts: found.length > 0 ? [...new Set(found)] : [''] }];
+    }),
+  );
+}
+
+/** What sets the fields of a checked change, with their parts. */
+function settingOf<T>({ set = {}, unset = [] }: Change<T>, text: readonly string[]): Bson {
+  const touched = text.filter((field) => field in set || (unset as readonly string[]).includes(field));
+  return { ...encoded(set), ...partsOf(touched, set) };
+}
+
+/** Documents with this text within one of the fields, whatever parts an older version has left there. */
+export function textFilter(fields: readonly string[], text: string): Bson {
+  const from = Array.from(text.toLowerCase()).slice(0, PART_LENGTH).join('');
+  const isPart = { $elemMatch: { $gte: from, $lt: `${from}\u{10ffff}` } };
+  const isWithin = { $regex: text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'), $options: 'i' };
+  return {
+    $or: fields.map((field) => ({
+      [`${partsField(field)}.parts`]: isPart,
+      [field]: isWithin,
+    })),
+  };
 }
 
 /** Decodes a stored document. */
 export function toDocument<T extends { id: string }>({ _id, ...fields }: Stored): T {
   const document: Bson = { id: _id };
   for (const [field, value] of Object.entries(fields)) {
+    // What is derived from other fields.
+    if (field.startsWith('_')) continue;
     document[field] = isNested(value) ? JSON.parse((value as { json: string }).json) : value;
   }
   return document as T;
@@ -65,9 +107,10 @@ function operatorsOf(condition: Value | null | Operators): unknown {
 }
 
 /** Translates a checked change. */
-export function toUpdate<T>({ set = {}, unset = [], inc = {} }: Change<T>): Bson {
+export function toUpdate<T>(change: Change<T>, text: readonly string[]): Bson {
+  const { unset = [], inc = {} } = change;
   return {
-    $set: encoded(set),
+    $set: settingOf(change, text),
     // Each operator costs the server, also without fields.
     ...(unset.length > 0 && { $unset: Object.fromEntries(unset.map((field) => [field, true])) }),
     ...(Object.keys(inc).length > 0 && { $inc: inc }),
@@ -102,7 +145,8 @@ const IS_STORED = { $ne: ['$$ROOT', { _id: '$_id' }] };
  * the document does not match the other conditions. If it does, they fail with another code when `inc` cannot be applied, and
  * when it consists of its ID only: that is also the document of an upsert when none is stored.
  */
-export function toStages<T>(where: Where<T>, { set = {}, unset = [], inc = {} }: Change<T>): Bson[] {
+export function toStages<T>(where: Where<T>, change: Change<T>, text: readonly string[]): Bson[] {
+  const { unset = [], inc = {} } = change;
   const counted = Object.entries(inc as Record<string, number>);
   const conditions = conditionsOf(where).filter(([field]) => field !== 'id');
   const comparisons = conditions.flatMap(([field, condition]) => comparisonsOf(`$${field}`, condition));
@@ -112,7 +156,9 @@ export function toStages<T>(where: Where<T>, { set = {}, unset = [], inc = {} }:
     ...counted.map(([field, amount]) => isCountable(`$${field}`, amount)),
   ];
   const sums = counted.map(([field, amount]) => [field, { $add: [{ $ifNull: [`$${field}`, 0] }, amount] }]);
-  const changed = { $mergeObjects: ['$$ROOT', { $literal: encoded(set) }, Object.fromEntries(sums)] };
+  const changed = {
+    $mergeObjects: ['$$ROOT', { $literal: settingOf(change, text) }, Object.fromEntries(sums)],
+  };
   const result = { $cond: [{ $and: changeable }, changed, UNDECIDED] };
   const stage = { $replaceWith: { $cond: [{ $and: comparisons }, result, NO_MATCH] } };
   return unset.length > 0 ? [stage, { $unset: unset }] : [stage];

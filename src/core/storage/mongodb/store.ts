@@ -12,7 +12,7 @@ import {
 import type { Shape } from '../checks.js';
 import { type Collection, type Store, StoreUnavailable } from '../collection.js';
 import type { HostDatabase } from '../host-database.js';
-import { createIndexes, mongodbCollection } from './collection.js';
+import { createIndexes, fillParts, mongodbCollection } from './collection.js';
 import { type Call, Connection, type MongoCollection, translateUniqueViolation } from './connection.js';
 import { CurrentReads } from './current-reads.js';
 import type { Stored } from './query.js';
@@ -81,6 +81,7 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
     throw error;
   }
   const declared: (() => Promise<void>)[] = [];
+  const unfilled = new Set<() => Promise<boolean>>();
   const commit = createCommits(db.client, connection);
   return checkedStore({
     collection<T extends { id: string }>(shape: Shape): Collection<T> {
@@ -92,10 +93,11 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
           await indexed();
           return translateUniqueViolation(shape.name, step(collection));
         });
+      if (shape.text.length > 0) unfilled.add(() => call((collection) => fillParts(collection, shape)));
       const documents = mongodbCollection<T>(shape, call, (step) =>
         call((collection) => reads.read(() => step(collection))),
       );
-      return { ...documents, ...mongodbWrites<T>(shape.name, collection, { unique: shape.unique, indexed }) };
+      return { ...documents, ...mongodbWrites<T>(shape.name, collection, shape, indexed) };
     },
     commit: (writes) => commit(writes as readonly MongodbWrite[]),
     requestTimeoutMs: CALL_TIMEOUT_MS,
@@ -103,6 +105,11 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
     async ready() {
       // One timeout per collection: creating them in a new database is slow on a slow disk.
       for (const indexed of declared) await connection.call(indexed);
+      // The documents of an older version, in steps with a timeout each. A start that ends meanwhile is continued by the next one.
+      for (const fill of unfilled) {
+        while (await fill());
+        unfilled.delete(fill);
+      }
       await connection.call(() => readSchemaVersion(db, prefix));
     },
     async close() {

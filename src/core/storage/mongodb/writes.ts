@@ -3,6 +3,7 @@ import { performance } from 'node:perf_hooks';
 import type { mongodb } from '@fastify/mongodb';
 import { createBatches } from '../batches.js';
 import { CALL_TIMEOUT_MS } from '../calls.js';
+import type { Shape } from '../checks.js';
 import {
   type Change,
   type Collection,
@@ -43,12 +44,16 @@ export interface MongodbWrite extends Write {
 }
 
 /** A change of one document, under the condition that `inc` leads to a safe integer. */
-export function guardedChange<T extends { id: string }>(where: Where<T>, change: Change<T>) {
+export function guardedChange<T extends { id: string }>(
+  where: Where<T>,
+  change: Change<T>,
+  text: readonly string[],
+) {
   const filter = toFilter(where);
   const guards = countableConditions(change);
   return {
     filter: and(filter, ...guards),
-    update: toUpdate(change),
+    update: toUpdate(change, text),
     /** After no document was changed: whether one matches. @throws RefusedDocument if `inc` cannot be applied to it */
     async matchesUncounted(collection: MongoCollection, within: Within = {}): Promise<boolean> {
       const found = guards.length === 0 ? null : await collection.findOne(filter, within);
@@ -62,7 +67,8 @@ export function guardedChange<T extends { id: string }>(where: Where<T>, change:
 export function mongodbWrites<T extends { id: string }>(
   name: string,
   collection: MongoCollection,
-  { unique, indexed }: { unique: readonly string[]; indexed(): Promise<void> },
+  { unique, text }: Pick<Shape, 'unique' | 'text'>,
+  indexed: () => Promise<void>,
 ): Pick<Collection<T>, 'inserting' | 'ensuring' | 'changing' | 'deleting'> {
   const writing = (make: MongodbWrite['make']): MongodbWrite => ({
     collection: name,
@@ -71,7 +77,7 @@ export function mongodbWrites<T extends { id: string }>(
   });
   return {
     inserting(doc) {
-      const stored = toStored(doc);
+      const stored = toStored(doc, text);
       return {
         ...writing(async (within) => (await collection.insertOne(stored, within)).acknowledged),
         inserted: { into: collection, stored },
@@ -79,7 +85,7 @@ export function mongodbWrites<T extends { id: string }>(
     },
 
     ensuring(doc) {
-      const stored = toStored(doc);
+      const stored = toStored(doc, text);
       const same = ['id', ...unique].map(mongoField).map((field) => ({ [field]: stored[field] }));
       const options = { upsert: true };
       return writing(async (within) => {
@@ -93,7 +99,7 @@ export function mongodbWrites<T extends { id: string }>(
     },
 
     changing(where, change) {
-      const { filter, update, matchesUncounted } = guardedChange(where, change);
+      const { filter, update, matchesUncounted } = guardedChange(where, change, text);
       return writing(async (within) => {
         const { matchedCount } = await collection.updateOne(filter, update, within);
         if (matchedCount === 0) await matchesUncounted(collection, within);

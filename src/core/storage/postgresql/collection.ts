@@ -30,6 +30,7 @@ import {
   toStored,
   verified,
 } from './query.js';
+import { tableName, textExpression, textFunctions } from './schema.js';
 
 /** Documents per step of `updateMany` and `deleteMany`, so that none of them holds locks for long. */
 const STEP_SIZE = 256;
@@ -37,15 +38,16 @@ const STEP_SIZE = 256;
 /**
  * Implements the port on one table.
  *
- * @param table its quoted name
+ * @param schema that of the table
  * @param exists resolves once the table exists
  */
 export function postgresqlCollection<T extends { id: string }>(
   shape: Shape,
-  table: string,
+  schema: string,
   connection: Pick<Connection, 'read' | 'write'>,
   exists: () => Promise<void> | undefined,
 ): Collection<T> {
+  const table = tableName(schema, shape.name);
   const read = <R>(step: (send: Send) => Promise<R>): Promise<R> =>
     connection.read(async (send) => {
       await exists();
@@ -215,6 +217,20 @@ export function postgresqlCollection<T extends { id: string }>(
         ),
       );
       return pageOf(rows.map(toDocument<T>), { sort, desc, limit });
+    },
+
+    async search(text, limit) {
+      const { trigrams, folded } = textFunctions(schema);
+      const isWithin = shape.text.map(
+        (field) => `position(${folded}(?) in ${folded}(${quoteIdentifier(field)})) > 0`,
+      );
+      // The trigrams, which the index has, may be apart from each other, or in several fields.
+      const clause = {
+        text: `${textExpression(schema, shape)} @> ${trigrams}(?) AND (${isWithin.join(' OR ')})`,
+        values: [text, ...shape.text.map(() => text)],
+      };
+      const rows = await query(statement(`SELECT id, doc FROM ${table} WHERE {} LIMIT ${limit}`, clause));
+      return rows.map(toDocument<T>);
     },
 
     async count(where = {}, limit) {

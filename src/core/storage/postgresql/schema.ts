@@ -1,7 +1,7 @@
 /** The tables of a schema: what is there, and the statements that create what is missing. */
 import type { Shape, ShapeView } from '../checks.js';
 import { StoreUnavailable } from '../collection.js';
-import { indexesOf, quoteIdentifier } from '../sql.js';
+import { indexesOf, quoteIdentifier, textIndexOf } from '../sql.js';
 import type { Connection, Send } from './connection.js';
 import { isServerError } from './errors.js';
 import { COLUMN_TYPES } from './query.js';
@@ -107,8 +107,51 @@ function definitionsOf(schema: string, tables: Tables | null, shape: Shape): str
       `CREATE ${isUnique ? 'UNIQUE INDEX' : 'INDEX'} IF NOT EXISTS ${checkedName(name)} ON ${table} (${keys.join(', ')})${where}`,
     );
   }
+  if (shape.text.length > 0 && !present?.indexes.has(textIndexOf(shape))) {
+    definitions.push(
+      ...functionDefinitions(schema),
+      `CREATE INDEX IF NOT EXISTS ${checkedName(textIndexOf(shape))} ON ${table} USING gin (${textExpression(schema, shape)})`,
+    );
+  }
   if (shape.view) definitions.push(...viewOf(schema, tables, shape, shape.view));
   return definitions;
+}
+
+/** The names of the functions of an index of texts: the lower case of a text, and its parts of three characters. */
+export const textFunctions = (schema: string) => ({
+  folded: tableName(schema, '_folded'),
+  trigrams: tableName(schema, '_trigrams'),
+});
+
+/** The trigrams of the fields of `text`. */
+export function textExpression(schema: string, { text }: Shape): string {
+  const values = text.map((field) => `coalesce(${quoteIdentifier(field)}, '')`);
+  return `${textFunctions(schema).trigrams}(${values.join(' || chr(10) || ')})`;
+}
+
+/** Capital letters of European alphabets beyond ASCII: how `lower` treats them depends on the locale of the database. */
+const CAPITALS = Array.from({ length: 0x530 - 0xc0 }, (_, index) => String.fromCodePoint(0xc0 + index))
+  .filter((letter) => letter.toLowerCase() !== letter && letter.toLowerCase().length === 1)
+  .join('');
+
+/** No extension is needed, which not every user may install. */
+function functionDefinitions(schema: string): string[] {
+  const { folded, trigrams } = textFunctions(schema);
+  const define = (name: string, result: string, body: string) =>
+    `CREATE OR REPLACE FUNCTION ${name}(value text) RETURNS ${result} LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$${body}$$`;
+  const lower = 'lower(value COLLATE "C")';
+  return [
+    define(
+      folded,
+      'text',
+      `SELECT CASE octet_length(value) WHEN length(value) THEN ${lower} ELSE translate(${lower}, '${CAPITALS}', '${CAPITALS.toLowerCase()}') END`,
+    ),
+    define(
+      trigrams,
+      'text[]',
+      `SELECT coalesce(array_agg(substr(text, place, 3)), '{}') FROM (SELECT ${folded}(value) AS text) AS one, generate_series(1, length(text) - 2) AS place`,
+    ),
+  ];
 }
 
 /** The statement that creates a view or adds columns at its end. An older version leaves the view of a newer one as it is. */

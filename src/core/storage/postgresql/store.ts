@@ -75,7 +75,7 @@ function storeOf(connection: Connection, schema: string, declared: Shape[]): Sto
   return checkedStore({
     collection(shape) {
       declared.push(shape);
-      return postgresqlCollection(shape, tableName(schema, shape.name), connection, () => create([shape]));
+      return postgresqlCollection(shape, schema, connection, () => create([shape]));
     },
     commit: (writes) => commit(writes as readonly PostgresqlWrite[]),
     requestTimeoutMs: CALL_TIMEOUT_MS,
@@ -109,9 +109,8 @@ function readPostgresql<R>(uri: string, step: (database: ReadableDatabase) => Pr
     const tables = await connection.read((send) => readTables(send, schema));
     return step({
       async collection<T extends { id: string }>(shape: Shape) {
-        const table = tableName(schema, shape.name);
         return hasColumns(tables, shape)
-          ? postgresqlCollection<T>(shape, table, connection, () => undefined)
+          ? postgresqlCollection<T>(shape, schema, connection, () => undefined)
           : null;
       },
       collectionNames: async () =>

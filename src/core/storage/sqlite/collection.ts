@@ -21,6 +21,7 @@ import {
   memoize,
   quoteIdentifier,
   type Clause as SqlClause,
+  textIndexOf,
 } from '../sql.js';
 import type { Connection } from './connection.js';
 import { estimateRows } from './estimate.js';
@@ -220,6 +221,19 @@ export function sqliteCollection<T extends { id: string }>(
       return pageOf(docs, { sort, desc, limit });
     },
 
+    search(text, limit) {
+      const index = quoteIdentifier(textIndexOf(shape));
+      const statement = `SELECT doc FROM ${table} WHERE _rowid_ IN (SELECT rowid FROM ${index} WHERE ${index} MATCH ? ${LIMIT})`;
+      // In quotation marks it is text, whatever characters it has.
+      const phrase = `"${text.replaceAll('"', '""')}"`;
+      return read(() =>
+        connection
+          .sql<{ doc: string }>(statement)
+          .all(phrase, limit)
+          .map(({ doc }): T => JSON.parse(doc)),
+      );
+    },
+
     count(where = {}, limit) {
       const clause = clauseOf(where);
       return read(() => (limit === undefined ? countAll(clause) : countUpTo(clause, limit)));
@@ -274,12 +288,48 @@ export function createTable(connection: Connection, shape: Shape): void {
       `CREATE ${kind} IF NOT EXISTS ${quoteIdentifier(name)} ON ${table} (${fields.map(quoteIdentifier).join(', ')})${where}`,
     );
   }
+  if (!hasTextIndex(connection, shape)) createTextIndex(run, shape);
 }
 
 /** Whether `createTable` would have nothing to add. */
 export function hasTable(connection: Connection, shape: Shape): boolean {
   const indexes = namesIn(connection, 'index_list', shape);
-  return hasColumns(connection, shape) && indexesOf(shape).every(({ name }) => indexes.has(name));
+  return (
+    hasColumns(connection, shape) &&
+    indexesOf(shape).every(({ name }) => indexes.has(name)) &&
+    hasTextIndex(connection, shape)
+  );
+}
+
+function hasTextIndex(connection: Connection, shape: Shape): boolean {
+  const tables = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?";
+  return shape.text.length === 0 || connection.sql(tables).get(textIndexOf(shape)) !== undefined;
+}
+
+/**
+ * Creates the index of the trigrams of texts, with what a table contains already. Triggers maintain it, so that processes of an older
+ * version do as well. They read the current row, because the columns may be filled by triggers, too.
+ */
+function createTextIndex(run: (text: string) => void, shape: Shape): void {
+  const name = textIndexOf(shape);
+  const table = quoteIdentifier(shape.name);
+  const index = quoteIdentifier(name);
+  const columns = shape.text.map(quoteIdentifier).join(', ');
+  const fill = `INSERT INTO ${index} (rowid, ${columns}) SELECT _rowid_, ${columns} FROM ${table}`;
+  run(
+    `CREATE VIRTUAL TABLE ${index} USING fts5(${columns}, content='', contentless_delete=1, tokenize='trigram')`,
+  );
+  run(fill);
+  const remove = (row: string) => `DELETE FROM ${index} WHERE rowid = ${row}._rowid_`;
+  const add = `${fill} WHERE _rowid_ = new._rowid_`;
+  for (const [event, steps] of [
+    ['INSERT', [remove('new'), add]],
+    [`UPDATE OF ${columns}`, [remove('new'), add]],
+    ['DELETE', [remove('old')]],
+  ] as const) {
+    const trigger = quoteIdentifier(`${name} ${event.split(' ')[0]}`);
+    run(`CREATE TRIGGER ${trigger} AFTER ${event} ON ${table} BEGIN ${steps.join('; ')}; END`);
+  }
 }
 
 /** Whether the table exists and has a column for every declared field. */

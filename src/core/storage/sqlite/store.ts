@@ -99,7 +99,8 @@ async function readSqlite<R>(uri: string, step: (database: ReadableDatabase) => 
         return isPresent ? sqliteCollection<T>(shape, connection, () => undefined) : null;
       },
       async collectionNames() {
-        const tables = "SELECT name FROM sqlite_schema WHERE type = 'table'";
+        // Names of collections contain no spaces, and those of the indexes of texts do.
+        const tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '% %'";
         const rows = await connection.read(() => connection.sql<{ name: string }>(tables).all());
         return rows.map(({ name }) => name);
       },
