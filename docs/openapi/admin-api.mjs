@@ -95,7 +95,7 @@ export const adminOrganizations = {
   'GET /admin/api/organizations': {
     id: 'adminListOrganizations',
     summary: 'Organizations',
-    description: `\`q\` is the beginning of a name, a slug or an ID. ${PAGED}`,
+    description: `\`q\` is any part of a name or a slug, or an ID. ${PAGED}`,
   },
   'GET /admin/api/organizations/:id': {
     id: 'adminGetOrganization',

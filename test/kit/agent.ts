@@ -128,7 +128,10 @@ function pageOf(url: string, response: Response, body: string): Page {
 
 /** Our own pages are regular enough for this; others may not be. */
 export function readForm(url: string, html: string, wanted = ''): Form {
-  const forms = html.matchAll(/<form\b([^>]*)>([\s\S]*?)<\/form>/gi);
+  // Without the search field of the frame, which every page of a console has.
+  const forms = html
+    .replace(/<form class="everything"[\s\S]*?<\/form>/, '')
+    .matchAll(/<form\b([^>]*)>([\s\S]*?)<\/form>/gi);
   const [, attributes = '', inside = ''] =
     [...forms].find(([, text = '']) => (readAttributes(text)['action'] ?? '').endsWith(wanted)) ?? [];
   if (inside === '') throw new Error(`there is no form at ${url}:\n${html}`);

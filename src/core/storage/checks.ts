@@ -1,5 +1,5 @@
 /** Validation of arguments for all engines. Messages name fields, never values, which may be secrets. */
-import { type Declaration, MIN_SEARCH, RefusedDocument, RefusedSelector } from './collection.js';
+import { canSearch, type Declaration, RefusedDocument, RefusedSelector } from './collection.js';
 
 /** The type of a declared field, which PostgreSQL needs for its column. */
 export type FieldType = 'string' | 'number' | 'boolean';
@@ -113,10 +113,10 @@ function checkPageLimit({ name }: Shape, limit: number): void {
     throw new RefusedSelector(`${name}: limit must be between 1 and ${MAX_PAGE}`);
 }
 
-/** Validates a search. Characters are code points, as engines count them. */
+/** Validates a search. */
 export function checkSearch(shape: Shape, text: string, limit: number): void {
   if (shape.text.length === 0) throw new RefusedSelector(`${shape.name}: no field is searched for text`);
-  const problem = valueProblem(text, 'string') ?? ([...text].length < MIN_SEARCH ? 'is too short' : null);
+  const problem = valueProblem(text, 'string') ?? (canSearch(text) ? null : 'is too short');
   if (problem) throw new RefusedSelector(`${shape.name}: the text of the search ${problem}`);
   checkPageLimit(shape, limit);
 }

@@ -128,6 +128,9 @@ export interface Estimate {
 /** The fewest characters that `search` finds: a shorter text is part of too many documents. */
 export const MIN_SEARCH = 3;
 
+/** Whether a text is long enough. Characters are code points, as engines count them. */
+export const canSearch = (text: string): boolean => [...text].length >= MIN_SEARCH;
+
 /** Up to this number of documents, an estimate is exact. */
 export const EXACT_COUNT_LIMIT = 10_000;
 

@@ -1,5 +1,5 @@
 import { invalidFields } from '../kernel/errors.js';
-import { type Collection, type Page, type PageQuery, RefusedSelector } from './collection.js';
+import { type Collection, canSearch, type Page, type PageQuery, RefusedSelector } from './collection.js';
 
 /** Documents read at once from a list that is read completely. */
 const BATCH_SIZE = 500;
@@ -33,6 +33,15 @@ export async function allOf<T extends { id: string }>(collection: Pages<T>, quer
   const all: T[] = [];
   for await (const items of pagesOf(collection, query)) all.push(...items);
   return all;
+}
+
+/** The document that a text identifies, and then others that contain it: none of these for a text that is too short. */
+export async function searchFirst<T extends { id: string }>(
+  collection: Pick<Collection<T>, 'search'>,
+  { text, limit, identified }: { text: string; limit: number; identified: Promise<T | null> | null },
+): Promise<T[]> {
+  const [one, found] = await Promise.all([identified, canSearch(text) ? collection.search(text, limit) : []]);
+  return one ? [one, ...found.filter(({ id }) => id !== one.id)].slice(0, limit) : found;
 }
 
 /** The first documents of a sorted list, page by page. */

@@ -231,7 +231,15 @@ export async function clientsPlugin(
       { label: 'Created', text: ({ createdAt }) => toTimestamp(createdAt), kind: 'time' },
       { label: 'Client ID', text: ({ id }) => id, kind: 'code' },
     ],
-    read: ({ after, limit }) => clients.list(after, limit),
+    search: {
+      label: 'Search',
+      hint: 'Any part of a name of at least three characters, or a client ID.',
+      maxLength: 254,
+    },
+    read: async ({ search, after, limit }) =>
+      search === undefined ? clients.list(after, limit) : { items: [], next: null },
+    find: ({ search, limit }) => clients.search(search, limit),
+    isNamed: ({ id }, text) => id === text,
     empty: 'There are no applications yet. Create one to let it use this provider.',
   });
 

@@ -1,5 +1,6 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { Section } from '../../shared/console-kit/console.js';
+import { registerSearch } from '../../shared/console-kit/search.js';
 import { auditPlugin } from './audit.js';
 import { clientsPlugin } from './clients.js';
 import { groupsPlugin } from './groups.js';
@@ -39,6 +40,7 @@ const PLUGINS = [
 
 /** The pages of the console. */
 export async function consolePlugin(fastify: FastifyTypebox, options: ConsoleServices): Promise<void> {
+  registerSearch(fastify, options.console);
   for (const plugin of PLUGINS) await fastify.register(plugin, options);
   const { console, sources } = options;
   await fastify.register(sources.branding, { console });

@@ -2,10 +2,13 @@ import { addressOf } from '../../core/http/mailboxes.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { registerBulkActions } from '../../shared/console-kit/bulk.js';
-import { type List, registerList } from '../../shared/console-kit/lists.js';
+import { ANY_PART, type List, registerList } from '../../shared/console-kit/lists.js';
 import { nameOfState } from '../../shared/console-kit/marks.js';
 import type { Kind, PrincipalDocument, PrincipalState } from '../provisioning/store.js';
 import { type ConsoleServices, operatorSource, requireCurrent } from './sources.js';
+
+/** How many of those that a search finds the filters are applied to. */
+const FILTERED = 500;
 
 const KIND_LABELS: Record<Kind, string> = { human: 'Person', agent: 'Agent' };
 
@@ -50,7 +53,7 @@ export async function principalListsPlugin(
       { path: 'agents/create', label: 'Create an agent' },
       { path: 'invitations/create', label: 'Invite a person' },
     ],
-    search: { label: 'Search', hint: 'The beginning of a user name, or an ID.', maxLength: 254 },
+    search: { label: 'Search', hint: ANY_PART, maxLength: 254 },
     filters: [
       {
         name: 'kind',
@@ -68,20 +71,24 @@ export async function principalListsPlugin(
     ],
     columns: COLUMNS,
     total: principals.estimate,
-    async read({ search, filters, after, limit }) {
-      if (search !== undefined && /^u_[0-9a-f]{32}$/.test(search)) {
-        const found = await principals.get(search);
-        return { items: found ? [found] : [], next: null };
-      }
-      const kind = filters['kind'] as Kind | undefined;
-      return principals.list({
+    read: ({ search, filters, after, limit }) =>
+      principals.list({
         prefix: search,
-        kind,
+        kind: filters['kind'] as Kind | undefined,
         state: filters['state'] as PrincipalState,
         after,
         limit,
-      });
+      }),
+    async find({ search, filters: { kind, state } }) {
+      const found = await principals.search(search, FILTERED);
+      return found.filter(
+        (one) =>
+          (kind === undefined || one.kind === kind) &&
+          // Of a deleted account, the user name remains, so that it is not given to others.
+          (state === undefined ? one.state !== 'deleted' || one.id === search : one.state === state),
+      );
     },
+    isNamed: ({ id, handle, email }, text) => [id, handle, email].includes(text.toLowerCase()),
     empty: 'There is nobody yet. Create an agent or invite a person.',
     bulk: [
       {
@@ -107,7 +114,13 @@ export async function principalListsPlugin(
     intro:
       'People who were invited and have not used their link yet. An invitation is removed 30 days after its link has expired.',
     links: [{ path: 'invitations/create', label: 'Invite a person' }],
-    search: { label: 'Search', hint: 'The beginning of a user name.', maxLength: 254 },
+    search: {
+      label: 'Search',
+      hint: 'The beginning of a user name.',
+      maxLength: 254,
+      // It is one of the people already.
+      isAsked: () => false,
+    },
     filters: [{ name: 'state', label: 'Link', options: [{ value: 'expired', label: 'expired' }] }],
     columns: [
       ...COLUMNS.slice(0, 2),

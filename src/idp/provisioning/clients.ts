@@ -9,7 +9,7 @@ import type { Effect } from '../../core/ops/commit.js';
 import type { JobLog } from '../../core/ops/jobs.js';
 import { createPurge, PURGE_MARGIN_MS } from '../../core/ops/purge.js';
 import type { Estimate, Page, Write } from '../../core/storage/collection.js';
-import { allOf, readPage } from '../../core/storage/pages.js';
+import { allOf, readPage, searchFirst } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import type { Groups } from '../groups/service.js';
 import {
@@ -318,6 +318,10 @@ export function createClients(
 
     /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
     estimate: (): Promise<Estimate> => clients.estimate(),
+
+    /** Finds clients by any part of their name, after the one with this identifier. */
+    search: (text: string, limit: number): Promise<ClientDocument[]> =>
+      searchFirst(clients, { text, limit, identified: isClientId(text) ? find(text) : null }),
 
     list: (after?: string, limit?: number): Promise<Page<ClientDocument>> =>
       readPage(clients, { sort: 'createdAt', after, ...(limit !== undefined && { limit }) }),

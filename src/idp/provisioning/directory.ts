@@ -5,7 +5,7 @@ import { type AuditRecord, actorOf, changeDetail } from '../../core/ops/audit.js
 import { type CommitPart, decideAndCommit } from '../../core/ops/commit.js';
 import type { SignInMethods } from '../../core/server/contributions.js';
 import type { Change, Estimate, Page } from '../../core/storage/collection.js';
-import { readPage } from '../../core/storage/pages.js';
+import { readPage, searchFirst } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import type { Groups } from '../groups/service.js';
 import type { Permissions } from '../permissions/service.js';
@@ -77,6 +77,11 @@ export function createDirectory(principals: PrincipalCollection, deps: Directory
   const { commit, audit, clock } = deps;
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
+
+  /** @param name a handle or an e-mail address */
+  const findByName = async (name: string): Promise<PrincipalDocument | null> =>
+    // Other text is never looked up, because a store may be unable to represent it.
+    isPossibleHandle(name) ? principals.findOne({ handle: await addresses.accountOf(name) }) : null;
 
   /** A change of the state, with what ends with it. */
   const ending = async (
@@ -150,6 +155,14 @@ export function createDirectory(principals: PrincipalCollection, deps: Directory
     newest: async (limit: number): Promise<PrincipalDocument[]> =>
       (await principals.page({ sort: 'createdAt', desc: true, limit })).items,
 
+    /** Finds principals by any part of their handle, name or address, after the one that the text identifies. */
+    search: (text: string, limit: number): Promise<PrincipalDocument[]> =>
+      searchFirst(principals, {
+        text,
+        limit,
+        identified: get(text).then(async (found) => found ?? findByName(text)),
+      }),
+
     get,
 
     /** Whether the principal is permanently deleted or never existed. */
@@ -158,11 +171,7 @@ export function createDirectory(principals: PrincipalCollection, deps: Directory
       return principal === null || principal.state === 'deleted';
     },
 
-    /** @param name a handle or an e-mail address */
-    async findByName(name: string): Promise<PrincipalDocument | null> {
-      // Other text is never looked up, because a store may be unable to represent it.
-      return isPossibleHandle(name) ? principals.findOne({ handle: await addresses.accountOf(name) }) : null;
-    },
+    findByName,
 
     /**
      * Treats the principal as unknown from now on, and revokes its link, codes, tokens, sessions and its role as operator

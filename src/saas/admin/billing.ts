@@ -23,7 +23,7 @@ export async function billingPagesPlugin(
 ): Promise<void> {
   const search = {
     label: 'Search',
-    hint: 'The ID of a subscription or a payment, the ID or e-mail address of a user, or the ID of an organization.',
+    hint: 'The ID of a subscription, a payment or a customer, or the ID or e-mail address of its owner.',
     maxLength: 254,
   };
 
@@ -55,6 +55,7 @@ export async function billingPagesPlugin(
     columns: [ownerColumn, ...subscriptionColumns],
     item: billing.schemas.subscription,
     read: read(billing.subscriptions),
+    isNamed: ({ id }, text) => id === text,
     empty:
       'There are no subscriptions yet. They appear when the payment provider reports them to POST /api/billing/webhook.',
   });
@@ -74,6 +75,7 @@ export async function billingPagesPlugin(
     columns: [ownerColumn, ...paymentColumns, ...(canRefund ? [refundColumn] : [])],
     item: billing.schemas.payment,
     read: read(billing.payments),
+    isNamed: ({ id }, text) => id === text,
     empty:
       'There are no payments yet. They appear when the payment provider reports them to POST /api/billing/webhook.',
   });

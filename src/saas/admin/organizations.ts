@@ -5,7 +5,7 @@ import type { AuditSearch } from '../../core/ops/audit-search.js';
 import { auditColumns, type NameOf, withNames } from '../../shared/console-kit/audit.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
-import { type Column, registerList } from '../../shared/console-kit/lists.js';
+import { ANY_PART, type Column, registerList } from '../../shared/console-kit/lists.js';
 import type { OperatedOrganization } from '../organizations/administration.js';
 import type { OrganizationsModule } from '../organizations/module.js';
 import type { Invitation, Member } from '../organizations/schemas.js';
@@ -38,7 +38,7 @@ export interface OrganizationsPluginOptions {
 /** The list of organizations, their pages and the lists of their members. */
 export async function organizationsPlugin(
   fastify: FastifyTypebox,
-  { console, organizations, users, sources, audit, nameOf }: OrganizationsPluginOptions,
+  { console, organizations, users, sources, audit, resolveUser, nameOf }: OrganizationsPluginOptions,
 ): Promise<void> {
   const { administration, members, invitations, schemas } = organizations;
   const membersOf = async (id: string, after: string | undefined, limit: number) => {
@@ -71,10 +71,12 @@ export async function organizationsPlugin(
   registerList<OperatedOrganization>(fastify, console, {
     path: 'organizations',
     title: 'Organizations',
-    search: { label: 'Search', hint: 'The beginning of a name, a slug, or an ID.', maxLength: 200 },
+    search: { label: 'Search', hint: ANY_PART, maxLength: 200 },
     columns,
     item: schemas.organization,
     read: administration.list,
+    find: async ({ search, limit }) => administration.search(search, limit, await resolveUser(search)),
+    isNamed: ({ id, slug }, text) => [id, slug].includes(text.toLowerCase()) || text.startsWith('cus_'),
     empty: 'There are no organizations yet. Users create them at POST /api/organizations.',
   });
 

@@ -4,6 +4,7 @@ import type { AuditSearch } from '../../core/ops/audit-search.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { BrandingPlugin } from '../../shared/branding/page.js';
 import type { Console, Section } from '../../shared/console-kit/console.js';
+import { registerSearch } from '../../shared/console-kit/search.js';
 import type { MailAdministration } from '../../shared/email/administration.js';
 import type { EventLog } from '../billing/events/log.js';
 import type { BillingRecords } from '../billing/records.js';
@@ -76,12 +77,14 @@ const SECTIONS: readonly Section[] = [
 /** The pages of the admin area. */
 export async function adminPlugin(fastify: FastifyTypebox, deps: AdminPluginOptions): Promise<void> {
   const { console, users, clock, organizations } = deps;
-  const resolveUser = createResolveUser(users.directory);
+  registerSearch(fastify, console);
+  const resolveUser = createResolveUser(users.directory, deps.billing);
   const nameOf = createNameOfUser(users.directory);
   await fastify.register(overviewPlugin, { ...deps, sources: deps.overview });
   await fastify.register(usersPlugin, {
     console,
     users: users.directory,
+    resolveUser,
     bulk: bulkUserActions(users, clock),
   });
   await fastify.register(userPagePlugin, { console, users, sources: deps.userSections, clock });

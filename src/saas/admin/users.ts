@@ -4,8 +4,9 @@ import { Nullable, Timestamp, User } from '../../core/http/schemas.js';
 import type { BulkAction } from '../../shared/console-kit/actions.js';
 import { registerBulkActions } from '../../shared/console-kit/bulk.js';
 import type { Console } from '../../shared/console-kit/console.js';
-import { type Column, type List, registerList } from '../../shared/console-kit/lists.js';
+import { ANY_PART, type Column, type List, registerList } from '../../shared/console-kit/lists.js';
 import type { UserDirectory, UserState } from '../auth/users/users.js';
+import type { BillingRecords } from '../billing/records.js';
 
 /** A user as the operator sees it. */
 export const OperatedUser = Type.Object({
@@ -19,13 +20,18 @@ export const OperatedUser = Type.Object({
 });
 export type OperatedUser = Static<typeof OperatedUser>;
 
-/** The ID of the user that an operator means by an ID or an e-mail address; `undefined` if there is none. */
+/** The ID of the user or the organization that an operator means by an ID, an e-mail address or a customer at the provider. */
 export type ResolveUser = (text: string) => Promise<string | undefined>;
 
 export const createResolveUser =
-  ({ find }: UserDirectory): ResolveUser =>
-  async (text) =>
-    (await find(text.includes('@') ? { email: text } : { id: text }))?.id;
+  ({ find }: UserDirectory, { ownerOf }: Pick<BillingRecords, 'ownerOf'>): ResolveUser =>
+  async (text) => {
+    if (text.startsWith('cus_')) return (await ownerOf(text)) ?? undefined;
+    return (await find(text.includes('@') ? { email: text } : { id: text }))?.id;
+  };
+
+/** How many of those that a search finds a filter is applied to. */
+const FILTERED = 1000;
 
 /** The name or the address of a user by its ID; null for every other text. */
 export const createNameOfUser =
@@ -41,8 +47,14 @@ export async function usersPlugin(
   {
     console,
     users,
+    resolveUser,
     bulk,
-  }: { console: Console; users: UserDirectory; bulk: readonly BulkAction<OperatedUser>[] },
+  }: {
+    console: Console;
+    users: UserDirectory;
+    resolveUser: ResolveUser;
+    bulk: readonly BulkAction<OperatedUser>[];
+  },
 ): Promise<void> {
   const list: List<OperatedUser> = {
     bulk,
@@ -50,7 +62,7 @@ export async function usersPlugin(
     title: 'Users',
     search: {
       label: 'Search',
-      hint: 'The beginning of an e-mail address, or a user ID.',
+      hint: ANY_PART,
       maxLength: 254,
     },
     filters: [
@@ -69,6 +81,13 @@ export async function usersPlugin(
     total: users.estimate,
     read: ({ search, filters, after, limit }) =>
       users.list({ search, state: filters['show'] as UserState | undefined, after, limit }),
+    async find({ search, filters: { show }, limit }) {
+      const found = await users.search(search, show ? FILTERED : limit, await resolveUser(search));
+      const isShown = ({ state, emailVerified }: OperatedUser) =>
+        show === undefined || (show === 'unverified' ? !emailVerified : state === show);
+      return found.filter(isShown);
+    },
+    isNamed: ({ id, email }, text) => [id, email].includes(text.toLowerCase()) || text.startsWith('cus_'),
     empty:
       'There are no users yet. They register at POST /api/auth/register, or you create one with saas-backend user create.',
   };

@@ -52,6 +52,7 @@ export async function webhooksPlugin(
     ],
     item: events.schema,
     read: (query) => events.list(toEventQuery(query)),
+    isNamed: ({ id }, text) => id === text,
     empty:
       'There are no such events. The payment provider sends them to POST /api/billing/webhook; docs/billing.md describes the setup.',
   });

@@ -126,6 +126,9 @@ export function createRecords(
         dashboardUrl: dashboardUrl(document.id),
       })),
 
+    /** Whose customer at the provider this is; null if it is unknown. */
+    ownerOf: links.findUser,
+
     /** The owner's customers at the provider, the one for the next purchase first. */
     customers: async (ownerId: string): Promise<{ id: string; dashboardUrl: string | null }[]> =>
       (await links.list(ownerId)).map((id) => ({ id, dashboardUrl: dashboardUrl(id) })),

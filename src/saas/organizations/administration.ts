@@ -9,7 +9,7 @@ import {
 } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { Page } from '../../core/storage/collection.js';
-import { readPage } from '../../core/storage/pages.js';
+import { readPage, searchFirst } from '../../core/storage/pages.js';
 import { toOrganizationView } from './access.js';
 import type { OrganizationDependencies } from './dependencies.js';
 import { Organization } from './schemas.js';
@@ -77,6 +77,14 @@ export function createOrganizationAdministration({
       ]);
       const others = items.filter(({ id }) => id !== named?.id);
       return { items: [...(named ? [named] : []), ...others].map(view), next };
+    },
+
+    /** Finds those with a text in their name or slug, after the one with this ID or slug, or with the ID of an owner of a customer. */
+    async search(text: string, limit: number, ownerId = text): Promise<OperatedOrganization[]> {
+      const identified = organizations.findOne(
+        isOrganizationId(ownerId) ? { id: ownerId } : { slug: searchNameOf(text) },
+      );
+      return (await searchFirst(organizations, { text, limit, identified })).map(view);
     },
 
     /** @throws NOT_FOUND */

@@ -5,7 +5,7 @@ import { sha256 } from '../../core/kernel/secrets.js';
 import { withoutBudget } from '../../core/storage/request-budget.js';
 import { registerAction } from './actions.js';
 import type { Console } from './console.js';
-import { type List, listQueryOf, querySchema } from './lists.js';
+import { type List, listQueryOf, querySchema, readOrFind } from './lists.js';
 
 /** A request changes at most so many: the first ones, and another request those that are left. */
 const MAX_ITEMS = 500;
@@ -42,12 +42,12 @@ export async function registerBulkActions<Item extends { id: string }>(
       async find(parameters, texts) {
         const { after: _, row: __, done: ___, ...query } = texts;
         if (Object.keys(query).length === 0) throw httpErrors.VALIDATION_ERROR({ message: NOT_NARROWED });
-        const page = await list.read(listQueryOf(list, query, { parameters, limit: MAX_ITEMS }));
+        const page = await readOrFind(list, listQueryOf(list, query, { parameters, limit: MAX_ITEMS }));
         const items = page.items.filter(applies);
         const fingerprint = sha256(JSON.stringify(items.map(({ id }) => id)));
         return {
           items,
-          isPart: page.next !== null,
+          isPart: page.next !== null || page.note !== undefined,
           fingerprint,
           query: new URLSearchParams(query).toString(),
         };

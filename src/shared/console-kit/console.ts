@@ -62,10 +62,27 @@ export interface ConsoleOptions {
 
 export type Console = ReturnType<typeof createConsole>;
 
+/** What the search of the whole console finds in one list: see `registerSearch`. */
+export interface Found {
+  heading: string;
+  /** The list with this search, if there is more. */
+  moreHref: string | undefined;
+  /** See `tableOf`. */
+  table: View;
+  /** The pages of what the text identifies. */
+  identified: readonly string[];
+}
+
+/** Searches a list; null if it finds nothing. Paths are those of pages, and `root` leads to the root of the console. */
+export type SearchList = (text: string, root: string) => Promise<Found | null>;
+
 export function createConsole(options: ConsoleOptions) {
   const { title, sections, pages, clock, tokensOf, nameOf, signOutPath, access: level, api } = options;
   const notices = new Map<string, string>();
+  const searches: SearchList[] = [];
   return {
+    /** The lists that the search of the whole console asks, in this order. */
+    searches,
     access: level,
     ...(api !== undefined && { api }),
     tokensOf,
@@ -96,6 +113,7 @@ export function createConsole(options: ConsoleOptions) {
         root,
         notice,
         account,
+        everything: { action: `${root}search`, value: view['searched'] },
       };
       return pages.send(reply, { ...page, view: shown });
     },

@@ -3,9 +3,9 @@ import { type TSchema, Type } from 'typebox';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { After, Envelope, Next, ok } from '../../core/http/schemas.js';
 import { streamText } from '../../core/http/streams.js';
-import type { Estimate, Page } from '../../core/storage/collection.js';
+import { canSearch, type Estimate, type Page } from '../../core/storage/collection.js';
 import type { BulkAction } from './actions.js';
-import { type Console, Done, ownPath, Parameters, rootOf } from './console.js';
+import { type Console, Done, type Found, ownPath, Parameters, rootOf } from './console.js';
 import { csvOf } from './csv.js';
 import { initialsOf } from './marks.js';
 
@@ -25,6 +25,10 @@ export interface List<Item> {
   item?: TSchema;
   /** @throws VALIDATION_ERROR for an invalid `after` */
   read(query: ListQuery): Promise<ListPage<Item>>;
+  /** Finds by any part of a text, in place of `read`, if the text is long enough: the first ones, without a next page. */
+  find?(query: SearchQuery): Promise<readonly Item[]>;
+  /** Whether a text is an identifier of an item, so that a search for it leads to the page. */
+  isNamed?(item: Item, text: string): boolean;
   /** How many there are in all, if that is known at a cost that does not grow with them. */
   total?(): Promise<Estimate>;
   /** What the operator can do when there is nothing yet, as a sentence. */
@@ -41,7 +45,12 @@ export interface Search {
   /** What it finds, as a sentence. */
   hint: string;
   maxLength: number;
+  /** Whether the search of the whole console asks the list as well. Default: always. */
+  isAsked?(text: string): boolean | Promise<boolean>;
 }
+
+/** What the beginning of an address cannot find: the texts of a search by any part of a name. */
+export const ANY_PART = 'Any part of a name or an address, or an ID.';
 
 /** A page that may not be full although another one follows, because the search for it is limited. */
 export interface ListPage<Item> extends Page<Item> {
@@ -96,12 +105,20 @@ export interface ListQuery {
   limit: number;
 }
 
+export interface SearchQuery extends Pick<ListQuery, 'filters' | 'limit'> {
+  search: string;
+}
+
 const PAGE_SIZE = 50;
+/** Rows of one list in the search of the whole console. */
+const FOUND_SIZE = 8;
 /** Documents read at once for CSV. */
 const BATCH_SIZE = 500;
 
-export function registerList<Item>(fastify: FastifyTypebox, console: Console, list: List<Item>): void {
+export function registerList<Item>(fastify: FastifyTypebox, console: Console, given: List<Item>): void {
+  const list = { ...given, read: (query: ListQuery) => readOrFind(given, query) };
   const { path, item } = list;
+  if (list.search) console.searches.push((text, root) => findIn(list, text, root));
   const columns = list.columns.filter(({ only }) => only !== 'page');
   const schema = { params: Parameters, querystring: querySchema(list) };
   const queryOf = ({ query, params }: FastifyRequest, limit: number): ListQuery =>
@@ -175,6 +192,34 @@ export function querySchema<Item>({ search, filters = [] }: List<Item>) {
     row: Type.Optional(Type.String({ accepts: 'the number of a row', maxLength: 9, pattern: '^[1-9]\\d*$' })),
     done: Done,
   });
+}
+
+/** What a list shows: by any part of a text where it can, otherwise as `read` says. */
+export async function readOrFind<Item>({ find, read }: List<Item>, query: ListQuery): Promise<ListPage<Item>> {
+  const { search, filters, limit } = query;
+  if (!find || search === undefined || !canSearch(search)) return read(query);
+  // One more than requested shows whether there are others.
+  const found = await find({ search, filters, limit: limit + 1 });
+  const note = `These are the first ${limit}. A longer part of the name or the address finds fewer.`;
+  return { items: found.slice(0, limit), next: null, ...(found.length > limit && { note }) };
+}
+
+/** What a list contributes to the search of the whole console. */
+async function findIn<Item>(list: List<Item>, search: string, root: string): Promise<Found | null> {
+  const { title, path, columns, isNamed } = list;
+  const { maxLength = 0, isAsked } = list.search ?? {};
+  if (search.length > maxLength || (await isAsked?.(search)) === false) return null;
+  const query = { search, filters: {}, parameters: {}, after: undefined, limit: FOUND_SIZE };
+  const { items, next, note } = await list.read(query);
+  if (items.length === 0) return null;
+  const hasMore = next !== null || note !== undefined;
+  const pageOf = (item: Item) => columns.flatMap(({ href }) => href?.(item) ?? [])[0];
+  return {
+    heading: title,
+    moreHref: hasMore ? `${root}${path}?${new URLSearchParams({ q: search })}` : undefined,
+    table: tableOf(columns, items, root),
+    identified: items.flatMap((item) => (isNamed?.(item, search) ? (pageOf(item) ?? []) : [])),
+  };
 }
 
 /** The rows of a page and of all that follow. */

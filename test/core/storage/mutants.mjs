@@ -80,4 +80,19 @@ export default [
     replace: "set('sslmode', 'verify-full')", by: "set('sslmode', 'no-verify')",
     tests: [['core/storage/postgresql-connections', 'each sslmode that encrypts checks the certificate and the name of the server']],
   },
+  {
+    name: 'PostgreSQL: trigrams that are apart count as a text', file: 'core/storage/postgresql/collection.ts', in: 'search',
+    replace: '(?) AND (', by: '(?) AND (TRUE OR ',
+    tests: [['core/storage/postgresql', 'postgresql: searches']],
+  },
+  {
+    name: 'MongoDB: a change leaves the parts of the text before', file: 'core/storage/mongodb/query.ts', in: 'settingOf',
+    replace: 'partsOf(touched, set)', by: 'partsOf([], set)',
+    tests: [['core/storage/mongodb', 'mongodb: searches']],
+  },
+  {
+    name: 'SQLite: a deleted text is still in the index', file: 'core/storage/sqlite/collection.ts', in: 'createTextIndex',
+    replace: "['DELETE', [remove('old')]],", by: '',
+    tests: [['core/storage/sqlite', 'sqlite: searches']],
+  },
 ];

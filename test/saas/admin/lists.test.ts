@@ -14,9 +14,9 @@ const linksOf = (page: string) =>
     }),
   );
 
-t.test('the operator searches users by the beginning of their address or by their ID', async (t) => {
+t.test('the operator searches users by any part of their address or name, or by their ID', async (t) => {
   const app = await saasApp(t);
-  const ada = await app.signUp({ email: 'ada@example.test', name: 'Ada' });
+  const ada = await app.signUp({ email: 'ada@example.test', name: 'Ada Lovelace' });
   await app.signUp({ email: 'adam@example.test' });
   await app.signUp({ email: 'bob@example.test' });
   const emails = async (query: string) =>
@@ -28,7 +28,20 @@ t.test('the operator searches users by the beginning of their address or by thei
   t.same(await emails(`q=${ada.id}`), ['ada@example.test']);
   t.same(await emails(`q=+${ada.id}+`), ['ada@example.test']);
   t.same(await emails('q=+ada@+'), ['ada@example.test']);
-  t.same(await emails('q=da'), [], 'only the beginning counts');
+  t.same(await emails('q=dam@ex'), ['adam@example.test'], 'any part of three characters');
+  t.same(await emails('q=LOVE'), ['ada@example.test'], 'of a name');
+  t.same(
+    await emails('q=ad'),
+    ['ada@example.test', 'adam@example.test'],
+    'fewer are the beginning of an address',
+  );
+  t.same(await emails('q=da'), []);
+  t.same(await emails('q=example&show=unverified'), [
+    'ada@example.test',
+    'adam@example.test',
+    'bob@example.test',
+  ]);
+  t.same(await emails('q=example&show=suspended'), [], 'with a filter');
   t.equal((await emails('')).length, 3);
   const page = await get(app, '/admin/users?q=ada@');
   t.equal(page.status, 200);
@@ -38,19 +51,23 @@ t.test('the operator searches users by the beginning of their address or by thei
   t.equal((await get(app, '/admin/users?after=x')).status, 400);
 });
 
-t.test('a list has pages, whose links keep the search', async (t) => {
+t.test('a list has pages, and a search says that there are more', async (t) => {
   const app = await saasApp(t);
   for (let index = 0; index < 60; index++) await app.signUp({ email: `user${index}@example.test` });
-  const first = await get(app, '/admin/users?q=user');
+  const first = await get(app, '/admin/users?q=us');
   const next = linksOf(first.text).find(({ text }) => text === 'Next page');
   const { pathname, search } = new URL(next?.href ?? '', 'http://x/admin/users');
   t.equal(pathname, '/admin/users');
-  t.match(search, 'q=user');
+  t.match(search, 'q=us');
   const second = await get(app, pathname + search);
   t.equal(second.text.match(/@example\.test/g)?.length, 10);
   const links = linksOf(second.text).map(({ text }) => text);
   t.ok(links.includes('First page'));
   t.notOk(links.includes('Next page'));
+  const found = await get(app, '/admin/users?q=ser');
+  t.equal(found.text.match(/<b>user\d+@example\.test/g)?.length, 50);
+  t.match(found.text, 'These are the first 50');
+  t.notOk(linksOf(found.text).some(({ text }) => text === 'Next page'));
 });
 
 t.test('the CSV of a list has every row, and no value is a formula for spreadsheets', async (t) => {

@@ -23,7 +23,7 @@ import {
   UniqueViolation,
   type Write,
 } from '../../../core/storage/collection.js';
-import { readPage } from '../../../core/storage/pages.js';
+import { readPage, searchFirst } from '../../../core/storage/pages.js';
 import { authErrors } from '../errors.js';
 import type { AuthEvents } from '../events.js';
 import type { ForeignHashes } from '../import/foreign-hashes.js';
@@ -137,6 +137,11 @@ export function createUserDirectory(deps: NewUserDependencies & ProfileChangeDep
     async list({ search, state, after, limit }: UserListQuery): Promise<Page<OperatedUser>> {
       const page = await readPage(users, { ...matching(search, state), after, limit });
       return { ...page, items: page.items.map(toOperatedUser) };
+    },
+    /** Finds users by any part of their address or name, after the one with an ID. */
+    async search(text: string, limit: number, id: string | undefined): Promise<OperatedUser[]> {
+      const identified = id === undefined ? null : users.findOne({ id });
+      return (await searchFirst(users, { text, limit, identified })).map(toOperatedUser);
     },
     /** @throws NOT_FOUND */
     async findOperated(id: string): Promise<OperatedUser> {
