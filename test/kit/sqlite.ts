@@ -13,7 +13,7 @@ export function readRows<T>(file: string, query: string): T[] {
 /** The names of all collections in the file of a store. */
 export function collectionsOf(file: string): string[] {
   const tables =
-    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name";
+    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE '% %' ORDER BY name";
   return readRows<{ name: string }>(file, tables).map(({ name }) => name);
 }
 
