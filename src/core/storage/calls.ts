@@ -1,10 +1,35 @@
 /** Calls to a database server: with a timeout, within the budget of the request, tracked until they end. */
 import { performance } from 'node:perf_hooks';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { StoreUnavailable } from './collection.js';
-import { currentBudget } from './request-budget.js';
+import { currentBudget, withoutBudget } from './request-budget.js';
 
 /** A call fails after this time, even if the driver is still trying. */
 export const CALL_TIMEOUT_MS = 5000;
+
+/** The pause after a failure of what runs beside the calls. */
+const RETRY_MS = 1000;
+
+/** What a store does beside its calls. */
+export class Background {
+  #hasEnded = false;
+
+  /** Repeats a step until it returns that nothing is left. */
+  async repeat(step: () => Promise<boolean>): Promise<void> {
+    while (!this.#hasEnded) {
+      try {
+        if (!(await withoutBudget(step))) return;
+      } catch {
+        // The calls report why the database fails, and need nothing of what is done here.
+        await sleep(RETRY_MS, undefined, { ref: false });
+      }
+    }
+  }
+
+  end(): void {
+    this.#hasEnded = true;
+  }
+}
 
 /** The running calls of one store. */
 export class RunningCalls {

@@ -41,7 +41,7 @@ export function shapeOf<T>(name: string, declaration: Declaration<T>): Shape {
   const sparse: readonly string[] = declaration.sparse ?? [];
   const text: readonly string[] = declaration.text ?? [];
   const required = new Set(['id', ...unique]);
-  const strings = [...required, ...fields, ...indexes.flat(), ...sparse, ...text];
+  const strings = [...required, ...fields, ...indexes.flat(), ...sparse];
   const declared = new Map<string, FieldType>([
     ...strings.map((field) => [field, 'string'] as const),
     ...numbers.map((field) => [field, 'number'] as const),
@@ -49,7 +49,7 @@ export function shapeOf<T>(name: string, declaration: Declaration<T>): Shape {
   ]);
   // `doc` is the column of the document in SQL databases.
   const bad =
-    [name, ...declared.keys()].find((word) => !isFieldName(word)) ?? (declared.has('doc') ? 'doc' : null);
+    [name, ...declared.keys(), ...text].find((word) => !isFieldName(word)) ?? (declared.has('doc') ? 'doc' : null);
   if (bad !== null) throw new TypeError(`${name}: ${JSON.stringify(bad)} cannot be declared`);
   if (name.endsWith('_view')) throw new TypeError(`${name} is the name of a view`);
   const { view } = declaration;

@@ -21,7 +21,13 @@ import { type Mongod, onOwnMongod } from './mongod.js';
 const away = openStore('mongodb://user:hidden@127.0.0.1:1/x').catch((error: unknown) => error);
 
 await onOwnMongod((server) => {
-  contract(t, 'mongodb', server.fresh);
+  contract(t, 'mongodb', server.fresh, (t, uri) =>
+    server
+      .client(t)
+      .db(new URL(uri).pathname.slice(1))
+      .collection('things')
+      .countDocuments({ '_text_label.parts': null }),
+  );
 
   t.test("a host's client is used and left open", (t) => hostsClient(t, server));
   t.test('a connection check stores nothing, and fails where opening fails, as at a newer version', (t) =>

@@ -50,11 +50,12 @@ export function textFilter(fields: readonly string[], text: string): Bson {
   const from = Array.from(text.toLowerCase()).slice(0, PART_LENGTH).join('');
   const isPart = { $elemMatch: { $gte: from, $lt: `${from}\u{10ffff}` } };
   const isWithin = { $regex: text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'), $options: 'i' };
+  // `null`: it has none yet.
+  const parts = [isPart, null];
   return {
-    $or: fields.map((field) => ({
-      [`${partsField(field)}.parts`]: isPart,
-      [field]: isWithin,
-    })),
+    $or: fields.flatMap((field) =>
+      parts.map((part) => ({ [`${partsField(field)}.parts`]: part, [field]: isWithin })),
+    ),
   };
 }
 

@@ -2,7 +2,7 @@
 import { performance } from 'node:perf_hooks';
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import fastify from 'fastify';
-import { CALL_TIMEOUT_MS, latencyOf, onceStarted } from '../calls.js';
+import { Background, CALL_TIMEOUT_MS, latencyOf, onceStarted } from '../calls.js';
 import {
   checkedStore,
   type EngineModule,
@@ -81,6 +81,7 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
     throw error;
   }
   const declared: (() => Promise<void>)[] = [];
+  const background = new Background();
   const unfilled = new Set<() => Promise<boolean>>();
   const commit = createCommits(db.client, connection);
   return checkedStore({
@@ -105,14 +106,12 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
     async ready() {
       // One timeout per collection: creating them in a new database is slow on a slow disk.
       for (const indexed of declared) await connection.call(indexed);
-      // The documents of an older version, in steps with a timeout each. A start that ends meanwhile is continued by the next one.
-      for (const fill of unfilled) {
-        while (await fill());
-        unfilled.delete(fill);
-      }
       await connection.call(() => readSchemaVersion(db, prefix));
+      for (const fill of unfilled) void background.repeat(fill);
+      unfilled.clear();
     },
     async close() {
+      background.end();
       reads.stop();
       await connection.close();
     },

@@ -30,10 +30,13 @@ import {
   toStored,
   verified,
 } from './query.js';
-import { tableName, textExpression, textFunctions } from './schema.js';
+import { INDEXED, tableName, textColumns, textExpression, textFunctions } from './schema.js';
 
 /** Documents per step of `updateMany` and `deleteMany`, so that none of them holds locks for long. */
 const STEP_SIZE = 256;
+
+/** Documents that a search reads first. */
+const SAMPLE_SIZE = 2000;
 
 /**
  * Implements the port on one table.
@@ -221,15 +224,28 @@ export function postgresqlCollection<T extends { id: string }>(
 
     async search(text, limit) {
       const { trigrams, folded } = textFunctions(schema);
-      const isWithin = shape.text.map(
-        (field) => `position(${folded}(?) in ${folded}(${quoteIdentifier(field)})) > 0`,
-      );
-      // The trigrams, which the index has, may be apart from each other, or in several fields.
-      const clause = {
-        text: `${textExpression(schema, shape)} @> ${trigrams}(?) AND (${isWithin.join(' OR ')})`,
-        values: [text, ...shape.text.map(() => text)],
+      const columns = textColumns(shape);
+      const isWithin: Clause = {
+        text: `(${columns.map((column) => `position(${folded}(?) in ${folded}(${column})) > 0`).join(' OR ')})`,
+        values: columns.map(() => text),
       };
-      const rows = await query(statement(`SELECT id, doc FROM ${table} WHERE {} LIMIT ${limit}`, clause));
+      const first = (from: string) => `SELECT id, doc FROM ${from} WHERE {} LIMIT ${limit}`;
+      // A frequent text is in some of any documents, and the index would read all that have it.
+      const sample = `(SELECT * FROM ${table} ORDER BY id LIMIT ${SAMPLE_SIZE}) AS some`;
+      const frequent = await query(statement(first(sample), isWithin));
+      if (frequent.length === limit) return frequent.map(toDocument<T>);
+      // The trigrams, which the index has, may be apart from each other, or in several fields.
+      const isIndexed = {
+        text: `${INDEXED} AND ${textExpression(schema, shape)} @> ${trigrams}(?)`,
+        values: [text],
+      };
+      const found = statement(
+        `(${first(table)}) UNION ALL (${first(table)}) LIMIT ${limit}`,
+        and(isIndexed, isWithin),
+        and({ text: `NOT ${INDEXED}`, values: [] }, isWithin),
+      );
+      const byIndex = { text: "SELECT set_config('enable_seqscan', 'off', true)", values: [] };
+      const [, rows = []] = await read((send) => send(byIndex, found));
       return rows.map(toDocument<T>);
     },
 

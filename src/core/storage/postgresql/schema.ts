@@ -4,6 +4,7 @@ import { StoreUnavailable } from '../collection.js';
 import { indexesOf, quoteIdentifier, textIndexOf } from '../sql.js';
 import type { Connection, Send } from './connection.js';
 import { isServerError } from './errors.js';
+import type { Statement } from './pipeline.js';
 import { COLUMN_TYPES } from './query.js';
 
 /** Names of collections cannot begin with an underscore. */
@@ -85,6 +86,8 @@ function definitionsOf(schema: string, tables: Tables | null, shape: Shape): str
         `${quoteIdentifier(field)} ${COLUMN_TYPES[type]} GENERATED ALWAYS AS ((doc->>'${field}')${type === 'string' ? '' : `::${COLUMN_TYPES[type]}`}) STORED`,
     );
   const definitions: string[] = [];
+  const [added, wanted] = shape.text.length > 0 ? textDefinitions(schema, tables, shape) : [[], []];
+  columns.push(...added);
   if (!present) {
     // The key is named like an index, so that a violation tells the collection and the field.
     const key = checkedName(`${shape.name}.id`);
@@ -94,8 +97,9 @@ function definitionsOf(schema: string, tables: Tables | null, shape: Shape): str
     );
   } else if (columns.length > 0) {
     // In one statement, because PostgreSQL rewrites the table.
-    const added = columns.map((column) => `ADD COLUMN IF NOT EXISTS ${column}`);
-    definitions.push(`ALTER TABLE ${table} ${added.join(', ')}`);
+    definitions.push(
+      `ALTER TABLE ${table} ${columns.map((column) => `ADD COLUMN IF NOT EXISTS ${column}`).join(', ')}`,
+    );
   }
   for (const { name, isUnique, fields, where } of indexesOf(shape)) {
     if (present?.indexes.has(name)) continue;
@@ -107,15 +111,43 @@ function definitionsOf(schema: string, tables: Tables | null, shape: Shape): str
       `CREATE ${isUnique ? 'UNIQUE INDEX' : 'INDEX'} IF NOT EXISTS ${checkedName(name)} ON ${table} (${keys.join(', ')})${where}`,
     );
   }
-  if (shape.text.length > 0 && !present?.indexes.has(textIndexOf(shape))) {
-    definitions.push(
-      ...functionDefinitions(schema),
-      `CREATE INDEX IF NOT EXISTS ${checkedName(textIndexOf(shape))} ON ${table} USING gin (${textExpression(schema, shape)})`,
-    );
-  }
+  definitions.push(...wanted);
   if (shape.view) definitions.push(...viewOf(schema, tables, shape, shape.view));
   return definitions;
 }
+
+/** Whether a row is in the index of texts: those from before the index are added in steps, because it takes long. */
+export const INDEXED = '_indexed';
+
+/** Fewer than a call takes a second for. */
+const INDEXED_AT_ONCE = 250;
+
+/** The column and the other definitions of an index of texts. The index is empty at first, and new rows are in it. */
+function textDefinitions(schema: string, tables: Tables | null, shape: Shape): [columns: string[], string[]] {
+  const table = tableName(schema, shape.name);
+  const present = tables?.get(shape.name);
+  const name = textIndexOf(shape);
+  if (present?.indexes.has(name) && present.indexes.has(`${name} rest`)) return [[], []];
+  return [
+    present?.columns.has(INDEXED) ? [] : [`${INDEXED} boolean NOT NULL DEFAULT ${!present}`],
+    [
+      `ALTER TABLE ${table} ALTER COLUMN ${INDEXED} SET DEFAULT true`,
+      ...functionDefinitions(schema),
+      `CREATE INDEX IF NOT EXISTS ${checkedName(name)} ON ${table} USING gin (${textExpression(schema, shape)}) WHERE ${INDEXED}`,
+      `CREATE INDEX IF NOT EXISTS ${checkedName(`${name} rest`)} ON ${table} (id) WHERE NOT ${INDEXED}`,
+    ],
+  ];
+}
+
+/** Adds some rows to the index of texts, unless they are locked. Returns how many. */
+export const indexing = (schema: string, { name }: Shape): Statement => {
+  const table = tableName(schema, name);
+  const some = `SELECT id FROM ${table} WHERE NOT ${INDEXED} LIMIT ${INDEXED_AT_ONCE} FOR NO KEY UPDATE SKIP LOCKED`;
+  return {
+    text: `UPDATE ${table} SET ${INDEXED} = true WHERE id = ANY(ARRAY(${some})) RETURNING 1`,
+    values: [],
+  };
+};
 
 /** The names of the functions of an index of texts: the lower case of a text, and its parts of three characters. */
 export const textFunctions = (schema: string) => ({
@@ -123,9 +155,13 @@ export const textFunctions = (schema: string) => ({
   trigrams: tableName(schema, '_trigrams'),
 });
 
-/** The trigrams of the fields of `text`. */
-export function textExpression(schema: string, { text }: Shape): string {
-  const values = text.map((field) => `coalesce(${quoteIdentifier(field)}, '')`);
+/** The fields of `text`: most of them need no column. */
+export const textColumns = ({ text, declared }: Shape): string[] =>
+  text.map((field) => (declared.has(field) ? quoteIdentifier(field) : `(doc->>'${field}')`));
+
+/** Their trigrams. */
+export function textExpression(schema: string, shape: Shape): string {
+  const values = textColumns(shape).map((column) => `coalesce(${column}, '')`);
   return `${textFunctions(schema).trigrams}(${values.join(' || chr(10) || ')})`;
 }
 
@@ -149,7 +185,7 @@ function functionDefinitions(schema: string): string[] {
     define(
       trigrams,
       'text[]',
-      `SELECT coalesce(array_agg(substr(text, place, 3)), '{}') FROM (SELECT ${folded}(value) AS text) AS one, generate_series(1, length(text) - 2) AS place`,
+      `SELECT coalesce(array_agg(substr(text, place, 3)), '{}') FROM (SELECT ${folded}(value) AS text OFFSET 0) AS one, generate_series(1, length(text) - 2) AS place`,
     ),
   ];
 }

@@ -1,7 +1,7 @@
 /** The engine for PostgreSQL 14 and later: a schema in a database. */
 import { performance } from 'node:perf_hooks';
 import { systemRandom } from '../../kernel/secrets.js';
-import { CALL_TIMEOUT_MS, latencyOf, onceStarted } from '../calls.js';
+import { Background, CALL_TIMEOUT_MS, latencyOf, onceStarted } from '../calls.js';
 import {
   checkedStore,
   type EngineModule,
@@ -19,6 +19,7 @@ import { openSource, type Source } from './pool.js';
 import {
   createMissing,
   hasColumns,
+  indexing,
   LAYOUT_TABLE,
   MARKER_TABLE,
   missingDefinitions,
@@ -71,6 +72,8 @@ export async function postgresqlDefinitions(
 function storeOf(connection: Connection, schema: string, declared: Shape[]): Store {
   const create = createTables(connection, schema);
   const processId = systemRandom.bytes(16).toString('hex');
+  const background = new Background();
+  const indexed = new Set<Shape>();
   const commit = createCommits(connection, tableName(schema, MARKER_TABLE), processId);
   return checkedStore({
     collection(shape) {
@@ -83,8 +86,17 @@ function storeOf(connection: Connection, schema: string, declared: Shape[]): Sto
     async ready() {
       await create(declared);
       await connection.write((send) => probe(send, schema));
+      for (const shape of declared) {
+        if (shape.text.length === 0 || indexed.has(shape)) continue;
+        indexed.add(shape);
+        const addSome = async (send: Send) => ((await send(indexing(schema, shape)))[0] ?? []).length > 0;
+        void background.repeat(() => connection.write(addSome));
+      }
     },
-    close: () => connection.close(),
+    close() {
+      background.end();
+      return connection.close();
+    },
   });
 }
 

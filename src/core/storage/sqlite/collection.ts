@@ -260,9 +260,9 @@ export function sqliteCollection<T extends { id: string }>(
   };
 }
 
-/** The declared fields, which the table copies beside the document. */
-function declaredColumns({ declared }: Shape): string[] {
-  return [...declared.keys()].filter((field) => field !== 'id');
+/** The fields that the table copies beside the document. */
+function declaredColumns({ declared, text }: Shape): string[] {
+  return [...new Set([...declared.keys(), ...text])].filter((field) => field !== 'id');
 }
 
 /** Creates the table, or adds newly declared columns and indexes. Runs under the write lock. */
@@ -335,7 +335,7 @@ function createTextIndex(run: (text: string) => void, shape: Shape): void {
 /** Whether the table exists and has a column for every declared field. */
 export function hasColumns(connection: Connection, shape: Shape): boolean {
   const columns = namesIn(connection, 'table_info', shape);
-  return ['id', 'doc', ...shape.declared.keys()].every((field) => columns.has(field));
+  return ['id', 'doc', ...declaredColumns(shape)].every((field) => columns.has(field));
 }
 
 function namesIn(connection: Connection, list: 'table_info' | 'index_list', shape: Shape): Set<string> {
