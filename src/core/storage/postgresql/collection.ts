@@ -231,7 +231,7 @@ export function postgresqlCollection<T extends { id: string }>(
       };
       const first = (from: string) => `SELECT id, doc FROM ${from} WHERE {} LIMIT ${limit}`;
       // A frequent text is in some of any documents, and the index would read all that have it.
-      const sample = `(SELECT * FROM ${table} ORDER BY id LIMIT ${SAMPLE_SIZE}) AS some`;
+      const sample = `(SELECT * FROM ${table} ORDER BY id LIMIT ${SAMPLE_SIZE}) AS sample`;
       const frequent = await query(statement(first(sample), isWithin));
       if (frequent.length === limit) return frequent.map(toDocument<T>);
       // The trigrams, which the index has, may be apart from each other, or in several fields.
