@@ -49,7 +49,8 @@ export function shapeOf<T>(name: string, declaration: Declaration<T>): Shape {
   ]);
   // `doc` is the column of the document in SQL databases.
   const bad =
-    [name, ...declared.keys(), ...text].find((word) => !isFieldName(word)) ?? (declared.has('doc') ? 'doc' : null);
+    [name, ...declared.keys(), ...text].find((word) => !isFieldName(word)) ??
+    (declared.has('doc') ? 'doc' : null);
   if (bad !== null) throw new TypeError(`${name}: ${JSON.stringify(bad)} cannot be declared`);
   if (name.endsWith('_view')) throw new TypeError(`${name} is the name of a view`);
   const { view } = declaration;

@@ -195,7 +195,10 @@ export function querySchema<Item>({ search, filters = [] }: List<Item>) {
 }
 
 /** What a list shows: by any part of a text where it can, otherwise as `read` says. */
-export async function readOrFind<Item>({ find, read }: List<Item>, query: ListQuery): Promise<ListPage<Item>> {
+export async function readOrFind<Item>(
+  { find, read }: List<Item>,
+  query: ListQuery,
+): Promise<ListPage<Item>> {
   const { search, filters, limit } = query;
   if (!find || search === undefined || !canSearch(search)) return read(query);
   // One more than requested shows whether there are others.

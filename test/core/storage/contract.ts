@@ -14,7 +14,12 @@ import type { Fresh } from './kit.js';
  *
  * @param unindexed how many things of a database the index of texts lacks
  */
-export function contract(t: Test, name: string, fresh: Fresh, unindexed = async (_t: Test, _uri: string) => 0): void {
+export function contract(
+  t: Test,
+  name: string,
+  fresh: Fresh,
+  unindexed = async (_t: Test, _uri: string) => 0,
+): void {
   for (const part of [documents, races, lists, searches, refusals, commits, kills]) {
     t.test(`${name}: ${part.name}`, async (t) => part(t, fresh, unindexed));
   }
