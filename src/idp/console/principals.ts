@@ -8,7 +8,7 @@ import type { Kind, PrincipalDocument, PrincipalState } from '../provisioning/st
 import { type ConsoleServices, operatorSource, requireCurrent } from './sources.js';
 
 /** How many of those that a search finds the filters are applied to. */
-const FILTERED = 500;
+const FILTERED = 1000;
 
 const KIND_LABELS: Record<Kind, string> = { human: 'Person', agent: 'Agent' };
 

@@ -95,4 +95,14 @@ export default [
     replace: "['DELETE', [remove('old')]],", by: '',
     tests: [['core/storage/sqlite', 'sqlite: searches']],
   },
+  {
+    name: 'PostgreSQL: rows that are not in the index yet are not found', file: 'core/storage/postgresql/collection.ts', in: 'search',
+    replace: 'text: `NOT ${INDEXED}`', by: 'text: `NOT ${INDEXED} AND false`',
+    tests: [['core/storage/postgresql', 'postgresql: searches']],
+  },
+  {
+    name: 'MongoDB: documents without parts are not found', file: 'core/storage/mongodb/query.ts', in: 'textFilter',
+    replace: '[isPart, null]', by: '[isPart]',
+    tests: [['core/storage/mongodb', 'mongodb: searches']],
+  },
 ];

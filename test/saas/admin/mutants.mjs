@@ -36,4 +36,10 @@ export default [
     replace: '[id, email].includes(text.toLowerCase())', by: 'email.includes(text.toLowerCase())',
     tests: [['saas/admin/search', 'one field finds users and what belongs to them, and leads to what an identifier names']],
   },
+  {
+    name: 'a bulk change does not see what a search by any part shows', file: 'shared/console-kit/bulk.ts',
+    in: 'registerBulkActions',
+    replace: 'await readOrFind(list, ', by: 'await list.read(',
+    tests: [['saas/admin/users', 'what a search by any part of a name shows is changed, and nobody else']],
+  },
 ];

@@ -343,6 +343,26 @@ t.test('what a filter shows is changed one by one, after the number was typed', 
   t.equal(none.status, 303, 'who is suspended already is passed over');
 });
 
+t.test('what a search by any part of a name shows is changed, and nobody else', async (t) => {
+  const app = await saasApp(t);
+  const ada = await app.signUp({ email: 'ada.lovelace@example.test' });
+  const eve = await app.signUp({ email: 'eve@example.test', name: 'Lovelace' });
+  const bob = await app.signUp({ email: 'vela@example.test', name: 'Ce Love' });
+  const page = '/admin/users/all/suspend?q=OVELACE';
+  t.match((await get(app, '/admin/users?q=OVELACE')).text, 'users&#x2F;all&#x2F;suspend?q&#x3D;OVELACE');
+  const shown = (await get(app, page)).text;
+  t.match(shown, 'Suspend: 2');
+  for (const { email } of [ada, eve]) t.match(shown, email);
+  t.notMatch(shown, bob.email);
+  await app.signUp({ email: 'late@example.test', name: 'Glovelace' });
+  const fields = { ...readForm('http://x/', shown).fields, confirm: '2' };
+  t.match((await sendForm(app, page, fields)).text, 'must be 3');
+  t.match((await sendForm(app, page, { ...fields, confirm: '3' })).text, 'The list has changed');
+  t.same([await me(app, ada), await me(app, eve)], [200, 200], 'nothing was changed');
+  t.equal((await submit(app, page, { confirm: '3' })).status, 303);
+  t.same([await me(app, ada), await me(app, eve), await me(app, bob)], [401, 401, 200]);
+});
+
 t.test('a plan is granted to all that a filter shows, also by the API', async (t) => {
   const app = await saasApp(t);
   const [ada, bob] = [await app.signUp(), await app.signUp()];
