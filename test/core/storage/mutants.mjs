@@ -82,7 +82,7 @@ export default [
   },
   {
     name: 'PostgreSQL: trigrams that are apart count as a text', file: 'core/storage/postgresql/collection.ts', in: 'search',
-    replace: '(?) AND (', by: '(?) AND (TRUE OR ',
+    replace: 'and(isIndexed, isWithin)', by: 'isIndexed',
     tests: [['core/storage/postgresql', 'postgresql: searches']],
   },
   {
@@ -97,7 +97,7 @@ export default [
   },
   {
     name: 'PostgreSQL: rows that are not in the index yet are not found', file: 'core/storage/postgresql/collection.ts', in: 'search',
-    replace: 'text: `NOT ${INDEXED}`', by: 'text: `NOT ${INDEXED} AND false`',
+    replace: 'and({ text: `NOT ', by: 'and({ text: `false AND NOT ',
     tests: [['core/storage/postgresql', 'postgresql: searches']],
   },
   {
