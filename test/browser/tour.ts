@@ -358,6 +358,7 @@ async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Sto
       return page.goto(`${origin}/admin/`);
     }),
     stop('console', 200, send({ 'E-mail or user name': operator.handle, Password: operator.password })),
+    stop('console-search', 200, page('/search?q=nothing')),
     stop('console-principals', 200, page('/principals')),
     stop('console-principal', 200, page(`/principals/${operator.sub}`)),
     stop('console-disable', 200, page(`/principals/${agent.sub}/disable`)),
@@ -459,6 +460,7 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
     stop('unlock', 200, open(`${origin}/api/auth/unlock?token=${token}`)),
     stop('unlock-dead', 400, send()),
     stop('admin', 200, open(`${operator}/admin/`)),
+    stop('admin-search', 200, open(`${operator}/admin/search?q=example`)),
     stop('admin-users', 200, open(`${operator}/admin/users`)),
     stop('admin-user', 200, open(`${operator}/admin/users/${id}`)),
     stop('admin-user-remove-second-factor', 200, open(`${operator}/admin/users/${id}/remove-second-factor`)),
