@@ -22,6 +22,7 @@ export function createAdminArea(base: SaasBase, modules: SaasModules) {
   if (runtime.adminPath !== false) context.jobs.add('active-users', auth.activity.job);
   return createAdminModule(context, {
     config: values,
+    publicUrl: base.publicUrl,
     overview: {
       users: users.directory,
       sessions: auth.sessions,

@@ -502,6 +502,7 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
     stop('admin-mail-test', 200, open(`${operator}/admin/mails/templates/password-changed/test`)),
     stop('admin-audit', 200, open(`${operator}/admin/audit`)),
     stop('admin-help', 200, open(`${operator}/admin/help`)),
+    stop('admin-time-zone', 200, open(`${operator}/admin/time-zone`)),
     stop('admin-settings', 200, open(`${operator}/admin/settings`)),
   ];
 }

@@ -21,6 +21,7 @@ export function createConsoleModule(
     access: 'operator',
     pages,
     clock,
+    publicUrl: context.issuer,
     // Bound to the session, so that a form ends with it.
     tokensOf: (request) => createFormTokens({ secret: operatorOf(request).token, clock }),
     nameOf: (request) => operatorOf(request).principal.handle,

@@ -12,10 +12,11 @@ export type AdminModule = ReturnType<typeof createAdminModule>;
 
 export interface AdminModuleOptions extends AdminSources {
   config: AdminConfiguration;
+  publicUrl: () => string;
   pages: Pages;
 }
 
-export function createAdminModule(context: ModuleContext, { config, pages, ...sources }: AdminModuleOptions) {
+export function createAdminModule(context: ModuleContext, { config, publicUrl, pages, ...sources }: AdminModuleOptions) {
   const { audit, throttle, clock, backgroundTasks } = context;
   const { adminUsername: username, adminPassword: password } = config;
   const formTokens = createFormTokens({ secret: `${username}:${password ?? ''}`, clock });
@@ -26,6 +27,7 @@ export function createAdminModule(context: ModuleContext, { config, pages, ...so
     api: '/api',
     pages,
     clock,
+    publicUrl,
     tokensOf: () => formTokens,
     nameOf: () => username,
   });

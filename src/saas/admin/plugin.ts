@@ -5,6 +5,7 @@ import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { BrandingPlugin } from '../../shared/branding/page.js';
 import type { Console, Section } from '../../shared/console-kit/console.js';
 import { registerSearch } from '../../shared/console-kit/search.js';
+import { timeZonePlugin } from '../../shared/console-kit/time-zone-page.js';
 import type { MailAdministration } from '../../shared/email/administration.js';
 import type { EventLog } from '../billing/events/log.js';
 import type { BillingRecords } from '../billing/records.js';
@@ -102,6 +103,7 @@ export async function adminPlugin(fastify: FastifyTypebox, deps: AdminPluginOpti
   await fastify.register(webhooksPlugin, { console, events: deps.webhooks, resolveUser });
   if (deps.endpoints) await fastify.register(deps.endpoints, { console });
   await fastify.register(deps.branding, { console });
+  await fastify.register(timeZonePlugin, { console });
   await fastify.register(mailsPlugin, { console, mails: deps.mails, resolveUser, clock });
   await fastify.register(auditPagePlugin, {
     console,

@@ -7,6 +7,7 @@ import type { Operator } from '../../core/ops/audit.js';
 import type { FormTokens } from './forms.js';
 import { ICONS, type Icon } from './icons.js';
 import { marksAt } from './marks.js';
+import { createTimeZone } from './time-zone.js';
 
 /**
  * Pages for operators: a frame with navigation, lists, and actions with confirmation. Each product has one console. All
@@ -52,6 +53,7 @@ export interface ConsoleOptions {
   api?: string;
   pages: Pages;
   clock: Clock;
+  publicUrl: () => string;
   /** The CSRF tokens of the forms that the operator of a request submits. */
   tokensOf(request: FastifyRequest): FormTokens;
   /** The name of the operator of a request, for the audit. */
@@ -78,6 +80,7 @@ export type SearchList = (text: string, root: string) => Promise<Found | null>;
 
 export function createConsole(options: ConsoleOptions) {
   const { title, sections, pages, clock, tokensOf, nameOf, signOutPath, access: level, api } = options;
+  const timeZone = createTimeZone(options.publicUrl);
   const notices = new Map<string, string>();
   const searches: SearchList[] = [];
   return {
@@ -86,6 +89,7 @@ export function createConsole(options: ConsoleOptions) {
     access: level,
     ...(api !== undefined && { api }),
     tokensOf,
+    timeZone,
     /** The `config` of a route that renders a page. */
     config: access(level, { page: true }),
 
@@ -106,7 +110,8 @@ export function createConsole(options: ConsoleOptions) {
           section !== '' &&
           current.label !== view.title && { label: current.label, href: root + current.path },
         ...view,
-        ...marksAt(clock.now()),
+        ...marksAt(clock.now(), timeZone.of(request)),
+        timeZone: timeZone.of(request),
         consoleTitle: title,
         groups: navigationOf(sections, section, root),
         moreIcon: ICONS.more,

@@ -28,32 +28,41 @@ export const sentenceCase = (text: string): string => {
 
 const toneOf = (state: string): string => TONES.get(state) ?? 'plain';
 
-/** `2026-11-28T09:41:00.000Z` becomes `today, 09:41`, `yesterday, 09:41`, `21 Nov, 16:02` or `31 Oct 2025`. */
-export function writeTime(timestamp: string, now: number): string {
+/** `2026-11-28T09:41:00Z` becomes `today, 09:41`, `yesterday, 09:41`, `21 Nov, 16:02` or `31 Oct 2025`. */
+function writeTime(timestamp: string, now: string): string {
   const time = Date.parse(timestamp);
   const clock = timestamp.slice(11, 16);
-  const days = Math.floor(now / DAY) - Math.floor(time / DAY);
+  const days = Math.floor(Date.parse(now) / DAY) - Math.floor(time / DAY);
   if (days === 0) return `today, ${clock}`;
   if (days === 1) return `yesterday, ${clock}`;
   if (days === -1) return `tomorrow, ${clock}`;
-  const isSameYear = timestamp.slice(0, 4) === new Date(now).toISOString().slice(0, 4);
+  const isSameYear = timestamp.slice(0, 4) === now.slice(0, 4);
   return isSameYear ? `${SHORT.format(time)}, ${clock}` : WITH_YEAR.format(time);
 }
 
 const UTC = { timeZone: 'UTC', day: 'numeric' } as const;
 const SHORT = new Intl.DateTimeFormat('en-GB', { ...UTC, month: 'short' });
 const WITH_YEAR = new Intl.DateTimeFormat('en-GB', { ...UTC, month: 'short', year: 'numeric' });
-const EXACT = new Intl.DateTimeFormat('en-GB', { timeZone: 'UTC', dateStyle: 'long', timeStyle: 'medium' });
 
 /** Characters of an identifier that are shown on each side. */
 const [HEAD, TAIL] = [12, 6];
 
-/** The functions of the templates. They receive escaped text. */
-export const marksAt = (now: number) => ({
-  showTime: mark(
-    (timestamp) =>
-      `<time datetime="${timestamp}" title="${EXACT.format(Date.parse(timestamp))} UTC">${writeTime(timestamp, now)}</time>`,
-  ),
+/** What the clock of a zone shows, written as if it were UTC. Only this locale writes times in the order of ISO 8601. */
+function clockIn(zone: string): (time: number) => string {
+  const format = new Intl.DateTimeFormat('sv-SE', {
+    timeZone: zone,
+    dateStyle: 'short',
+    timeStyle: 'medium',
+  });
+  return (time) => `${format.format(time).replace(' ', 'T')}Z`;
+}
+
+/** A function of Mustache. The outermost is called with the catalogue of messages, as every function of a view. */
+const mark =
+  (write: (text: string) => string) => () => () => (text: string, render: (text: string) => string) =>
+    write(render(text).trim());
+
+const MARKS = {
   showState: mark(
     (state) => `<span class="status" data-tone="${toneOf(state)}">${nameOfState(state)}</span>`,
   ),
@@ -63,12 +72,21 @@ export const marksAt = (now: number) => ({
     const [head, middle, tail] = [id.slice(0, HEAD), id.slice(HEAD, -TAIL), id.slice(-TAIL)];
     return `<code class="id" title="${id}">${head}<i>${middle}</i>${tail}</code>`;
   }),
-});
+};
 
-/** A function of Mustache. The outermost is called with the catalogue of messages, as every function of a view. */
-const mark =
-  (write: (text: string) => string) => () => () => (text: string, render: (text: string) => string) =>
-    write(render(text).trim());
+/** The functions of the templates. They receive escaped text. @param zone an IANA time zone */
+export function marksAt(now: number, zone: string) {
+  const local = clockIn(zone);
+  const exact = new Intl.DateTimeFormat('en-GB', { timeZone: zone, dateStyle: 'long', timeStyle: 'medium' });
+  return {
+    ...MARKS,
+    showTime: mark((timestamp) => {
+      const time = Date.parse(timestamp);
+      const title = `${exact.format(time)} ${zone}`;
+      return `<time datetime="${timestamp}" title="${title}">${writeTime(local(time), local(now))}</time>`;
+    }),
+  };
+}
 
 /** The initials of a name: `Ada Lovelace` becomes `AL`. */
 export const initialsOf = (name: string): string => {
