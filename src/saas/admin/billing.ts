@@ -148,6 +148,5 @@ export const refundColumn: Column<PaymentRecord> = {
     refundableAmount > 0 && email !== null ? 'Refund' : null,
   href: ({ id, refundableAmount, email }: PaymentRecord) =>
     refundableAmount > 0 && email !== null ? `payments/${id}/refund` : null,
-  isAction: true,
   only: 'page',
 };

@@ -16,7 +16,10 @@ export interface AdminModuleOptions extends AdminSources {
   pages: Pages;
 }
 
-export function createAdminModule(context: ModuleContext, { config, publicUrl, pages, ...sources }: AdminModuleOptions) {
+export function createAdminModule(
+  context: ModuleContext,
+  { config, publicUrl, pages, ...sources }: AdminModuleOptions,
+) {
   const { audit, throttle, clock, backgroundTasks } = context;
   const { adminUsername: username, adminPassword: password } = config;
   const formTokens = createFormTokens({ secret: `${username}:${password ?? ''}`, clock });

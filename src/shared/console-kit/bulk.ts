@@ -5,10 +5,12 @@ import { sha256 } from '../../core/kernel/secrets.js';
 import { withoutBudget } from '../../core/storage/request-budget.js';
 import { registerAction } from './actions.js';
 import type { Console } from './console.js';
-import { type List, listQueryOf, querySchema, readOrFind } from './lists.js';
+import { type List, type ListPage, type ListQuery, listQueryOf, querySchema, readOrFind } from './lists.js';
 
 /** A request changes at most so many: the first ones, and another request those that are left. */
 const MAX_ITEMS = 500;
+/** Pages of a list in which they are looked for. */
+const MAX_PAGES = 20;
 
 const NOT_NARROWED = 'Narrow the list by a search or a filter first.';
 const CHANGED = 'The list has changed since the page was shown. Load it again.';
@@ -42,12 +44,12 @@ export async function registerBulkActions<Item extends { id: string }>(
       async find(parameters, texts) {
         const { after: _, row: __, done: ___, ...query } = texts;
         if (Object.keys(query).length === 0) throw httpErrors.VALIDATION_ERROR({ message: NOT_NARROWED });
-        const page = await readOrFind(list, listQueryOf(list, query, { parameters, limit: MAX_ITEMS }));
-        const items = page.items.filter(applies);
+        const selected = listQueryOf(list, query, { parameters, limit: MAX_ITEMS });
+        const { items, isPart } = await applicableOf((one) => readOrFind(list, one), selected, applies);
         const fingerprint = sha256(JSON.stringify(items.map(({ id }) => id)));
         return {
           items,
-          isPart: page.next !== null || page.note !== undefined,
+          isPart,
           fingerprint,
           query: new URLSearchParams(query).toString(),
         };
@@ -71,6 +73,24 @@ export async function registerBulkActions<Item extends { id: string }>(
       returnTo: ({ query }) => `${path}?${query}`,
     });
   }
+}
+
+/** The first items to which a change applies: those that were changed before may still be in the list. */
+export async function applicableOf<Item>(
+  read: (query: ListQuery) => Promise<ListPage<Item>>,
+  query: ListQuery,
+  applies: (item: Item) => boolean,
+): Promise<Pick<Selection<Item>, 'items' | 'isPart'>> {
+  const items: Item[] = [];
+  let after: string | null | undefined;
+  let isPart = false;
+  for (let pages = 0; after !== null && pages < MAX_PAGES && items.length < MAX_ITEMS; pages++) {
+    const page: ListPage<Item> = await read({ ...query, after });
+    items.push(...page.items.filter(applies));
+    after = page.next;
+    isPart = after !== null || page.note !== undefined;
+  }
+  return { items: items.slice(0, MAX_ITEMS), isPart: isPart || items.length > MAX_ITEMS };
 }
 
 /**

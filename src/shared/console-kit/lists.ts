@@ -78,7 +78,7 @@ export interface Column<Item> {
   label: string;
   /** The value in the table and in CSV. */
   text(item: Item): string | number | null;
-  /** A page about it, relative to the root, or an absolute URL. */
+  /** A page about it, relative to the root, or an absolute URL. That of the first column is opened by a click anywhere in the row. */
   href?(item: Item): string | null;
   /**
    * `time`: an ISO 8601 time; `number`: aligned right; `code`: an identifier; `status`: a state; `who`: a name with its initials.
@@ -89,8 +89,6 @@ export interface Column<Item> {
   detail?(item: Item): string | null;
   /** Whether the list is ordered by this column, the newest or highest first. */
   isSorted?: boolean;
-  /** Whether `href` is something to do, not the page of the item, which a click on the row opens. */
-  isAction?: boolean;
   /** Where the column appears. Default: both. */
   only?: 'page' | 'csv';
 }
@@ -364,20 +362,17 @@ export function tableOf<Item>(all: readonly Column<Item>[], items: readonly Item
       isSorted,
     })),
     rows: items.map((item) => {
-      let hasPage = false;
       return {
-        cells: columns.map(({ label, text, href, kind, detail, isAction = false }) => {
+        cells: columns.map(({ label, text, href, kind, detail }, index) => {
           const value = text(item);
           const target = href?.(item) ?? undefined;
           const isOutside = target !== undefined && /^https?:/.test(target);
-          const isWhole = target !== undefined && !isOutside && !isAction && !hasPage;
-          hasPage ||= isWhole;
           const shown = value === null ? undefined : kind;
           return {
             label,
             text: value,
             href: target === undefined || isOutside ? target : root + target,
-            isWhole,
+            isWhole: index === 0 && target !== undefined && !isOutside,
             time: shown === 'time' ? value : undefined,
             isNumber: kind === 'number',
             isCode: shown === 'code',

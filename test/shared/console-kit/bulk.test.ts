@@ -1,6 +1,6 @@
 import t from 'tap';
 import { httpErrors, invalidFields } from '../../../src/core/kernel/errors.js';
-import { changeAll } from '../../../src/shared/console-kit/bulk.js';
+import { applicableOf, changeAll } from '../../../src/shared/console-kit/bulk.js';
 
 /** Changes of everything that a list shows. */
 
@@ -35,4 +35,26 @@ t.test('a wrong field and a failure of the server end the change', async (t) => 
     await t.rejects(changeAll(['ada', 'bob'], { nameOf, change }), error);
     t.equal(calls, 1);
   }
+});
+
+t.test('items to which the change applies are found behind those that were changed before', async (t) => {
+  const all = Array.from({ length: 1200 }, (_, index) => index);
+  const query = { search: undefined, filters: {}, parameters: {}, after: undefined, limit: 500 };
+  const read = async ({ after = '0', limit }: { after?: string | undefined; limit: number }) => {
+    const end = Number(after) + limit;
+    return { items: all.slice(Number(after), end), next: end < all.length ? String(end) : null };
+  };
+  const changed = new Set<number>();
+  const sizes: number[] = [];
+  for (let isPart = true; isPart; ) {
+    const selection = await applicableOf(read, query, (item) => !changed.has(item));
+    sizes.push(selection.items.length);
+    isPart = selection.isPart;
+    for (const item of selection.items) changed.add(item);
+  }
+  t.same(sizes, [500, 500, 200]);
+  t.equal((await applicableOf(read, query, () => false)).isPart, false);
+
+  const endless = async () => ({ items: all.slice(0, 500), next: 'more' });
+  t.match(await applicableOf(endless, query, () => false), { items: [], isPart: true });
 });
