@@ -142,6 +142,7 @@ export function eventsPage(note, table) {
   const all = [
     ...eventsOf('src/saas/auth/events.d.ts', 'AuthEvents'),
     ...eventsOf('src/saas/billing/notifications.d.ts', 'BillingEvents'),
+    ...eventsOf('src/saas/admin/attention.d.ts', 'AttentionEvents'),
     ...eventsOf('src/saas/agents/schemas.d.ts', 'AgentEvents'),
     ...eventsOf('src/saas/organizations/events.d.ts', 'OrganizationEvents'),
   ];

@@ -2,6 +2,7 @@ import { createAudit } from '../core/ops/audit.js';
 import { documentCollection } from '../core/outbound/documents.js';
 import { createCommandContext } from '../core/server/module-context.js';
 import type { Store } from '../core/storage/collection.js';
+import { attentionCollection } from '../shared/console-kit/attention.js';
 import { mailCollection } from '../shared/email/store.js';
 import { factorCollection } from '../shared/factors/store.js';
 import { passkeyCollection, usedChallengeCollection } from '../shared/passkeys/store.js';
@@ -47,6 +48,7 @@ export function declareIdpCollections(store: Store): void {
     sessionCollection,
     consentCollection,
     mailCollection,
+    attentionCollection,
     factorCollection,
     passkeyCollection,
     usedChallengeCollection,

@@ -15,6 +15,8 @@ const NAMES: readonly MailName[] = [
   'passkey-added',
   'passkey-removed',
   'approval-requested',
+  'attention-began',
+  'attention-ended',
 ];
 
 /** Loads the e-mail module, if a mail server is configured. */

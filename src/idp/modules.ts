@@ -2,6 +2,7 @@ import type { RequestSource } from '../core/http/routes.js';
 import { contributePasskeys } from '../shared/passkeys/store.js';
 import { createAccount } from './account.js';
 import { createReadPrincipal, leavingWithGroup, openPermissions } from './agents.js';
+import { openAttention } from './attention.js';
 import { openBranding } from './branding.js';
 import { createConsoleModule } from './console/module.js';
 import type { IdpContext } from './context.js';
@@ -115,6 +116,7 @@ export async function openModules(context: IdpContext) {
     email,
     branding: openBranding(context, { oidc, email }),
   });
+  openAttention(context, { email, console });
 
   return {
     provisioning,

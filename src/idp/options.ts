@@ -149,6 +149,7 @@ const MAIL_OPTIONS = [
   'emailReplyTo',
   'emailUser',
   'emailTemplateDir',
+  'operatorEmails',
 ] as const;
 
 /** Advice about a valid configuration, for the start log and `doctor`. */

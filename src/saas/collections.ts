@@ -1,6 +1,7 @@
 import { createListedAudit } from '../core/ops/audit.js';
 import { createCommandContext } from '../core/server/module-context.js';
 import type { Store } from '../core/storage/collection.js';
+import { attentionCollection } from '../shared/console-kit/attention.js';
 import { mailCollection } from '../shared/email/store.js';
 import { factorCollection } from '../shared/factors/store.js';
 import { passkeyCollection, usedChallengeCollection } from '../shared/passkeys/store.js';
@@ -29,6 +30,7 @@ export function declareSaasCollections(store: Store): void {
     foreignHashCollection,
     settingsCollection,
     mailCollection,
+    attentionCollection,
     billingCollections,
     figureCollections,
     activityCollection,

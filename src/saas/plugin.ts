@@ -9,6 +9,7 @@ import { openAccountPages } from './account-pages.js';
 import { createAdminArea } from './admin-area.js';
 import { openAgents } from './agents.js';
 import { createWithApproving } from './approving.js';
+import { openAttention } from './attention.js';
 import { createAccountMailsModule, createAuthModule, createUsersModule } from './auth/module.js';
 import { registerSessionTokenKinds } from './auth/sessions/jwt.js';
 import { type MountOptions, openBase, type SaasBase } from './base.js';
@@ -51,6 +52,7 @@ export async function mountSaas(
   const modules = { ...services, ...domains };
   const accountPages = await openAccountPages(base, modules);
   const admin = createAdminArea(base, modules);
+  openAttention(base, modules, admin);
 
   const callers = createCallerGuards(modules, createWithApproving(modules, base.context.clock));
   if (modules.agents || modules.keys) collectScopes(fastify, base.agentScopes);

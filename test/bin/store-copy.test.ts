@@ -387,6 +387,7 @@ t.test('the target gets the tables and indexes that the servers create', async (
       PAYMENT_SECRET_KEY: 'sk_test_123456789',
       PAYMENT_WEBHOOK_SECRET: 'whsec_123456789012345678901234567890',
       IDP_EMAIL_SMTP_URL: 'smtp://127.0.0.1:9',
+      IDP_OPERATOR_EMAILS: 'ops@example.test',
       EMAIL_LOGIN: 'true',
       AGENT_ISSUER: 'https://id.example.test',
       AGENT_RESOURCE: 'https://app.example.test/api',

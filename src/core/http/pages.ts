@@ -154,6 +154,9 @@ export function createPages(brand: Brand, messages = createMessages()) {
       return reply.headers(headers).type(HTML).send(body);
     },
 
+    /** A sentence for operators. */
+    textOf: (text: Localized): string => text(english()),
+
     /** Renders a partial in English for `{{{…}}}` in a page, so that several pages share the work. */
     renderPart(name: string, view: Record<string, unknown>): string {
       const templates = templatesIn(english());

@@ -4,8 +4,11 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import { createConsole } from '../../shared/console-kit/console.js';
 import { createFormTokens } from '../../shared/console-kit/forms.js';
 import { createOperatorGuard } from './guard.js';
+import { attentionTo } from './overview.js';
 import { consolePlugin, sectionsOf } from './plugin.js';
 import { type ConsoleDependencies, createConsoleSources } from './sources.js';
+
+export type ConsoleModule = ReturnType<typeof createConsoleModule>;
 
 /** The console, in which operators manage the provider. */
 export function createConsoleModule(
@@ -31,5 +34,7 @@ export function createConsoleModule(
     /** The access levels of the routes below. */
     guards: { operator: guard } satisfies Record<'operator', Guard>,
     plugin: (fastify: FastifyTypebox) => consolePlugin(fastify, { console, sources, clock }),
+    /** What needs attention now. */
+    readAttention: () => attentionTo({ sources, clock }),
   };
 }

@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { DAY } from '../../core/kernel/clock.js';
 import type { Page } from '../../core/storage/collection.js';
+import { type Problem, sentenceOf } from '../../shared/console-kit/attention.js';
 import { Done, rootOf } from '../../shared/console-kit/console.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
 import { figureViews, keyFigureOf } from '../../shared/console-kit/key-figures.js';
@@ -99,7 +100,10 @@ export async function overviewPlugin(fastify: FastifyTypebox, services: ConsoleS
             markup: console.renderPart('_console-plot', { ...plot }),
             definition: `Sign-ins and failed attempts of the last ${period.label} in UTC.`,
           },
-          attention: attention.map(({ text, path }) => ({ text, href: root + path })),
+          attention: attention.map((problem) => ({
+            text: console.textOf(sentenceOf(problem)),
+            href: root + problem.path,
+          })),
           newest: {
             tableLabel: 'Newest people and agents',
             allHref: `${root}principals`,
@@ -184,7 +188,10 @@ async function readFigures({ sources }: ConsoleServices, { days, fold }: Period)
 const bounded = (count: number) => `${withSeparators(count)}${count >= MAX_COUNTED ? '+' : ''}`;
 
 /** What the operator should look at, with the list that shows it. */
-async function attentionTo({ sources, clock }: ConsoleServices) {
+export async function attentionTo({
+  sources,
+  clock,
+}: Pick<ConsoleServices, 'sources' | 'clock'>): Promise<Problem[]> {
   const now = clock.now();
   const [failures, expired, agents] = await Promise.all([
     sources.logoutFailures.count(MAX_COUNTED),
@@ -196,30 +203,12 @@ async function attentionTo({ sources, clock }: ConsoleServices) {
   const endsSoon = ({ expiresAt = Number.POSITIVE_INFINITY }: PrincipalDocument) =>
     expiresAt > now && expiresAt < now + SOON_MS;
   const entries = [
-    {
-      count: failures,
-      isPart: false,
-      text: 'Applications were not told that a session has ended',
-      path: LOGOUT_FAILURES,
-    },
-    { ...countOf(expired, () => true), text: 'Invitations have expired', path: 'invitations?state=expired' },
-    {
-      ...countOf(agents, isUnused),
-      text: 'Agents were not used for 90 days',
-      path: 'principals?kind=agent',
-    },
-    {
-      ...countOf(agents, endsSoon),
-      text: 'Agents end within 14 days',
-      path: 'principals?kind=agent',
-    },
+    { name: 'logout-failures', count: failures, isPart: failures >= MAX_COUNTED, path: LOGOUT_FAILURES },
+    { name: 'expired-invitations', ...countOf(expired, () => true), path: 'invitations?state=expired' },
+    { name: 'unused-agents', ...countOf(agents, isUnused), path: 'principals?kind=agent' },
+    { name: 'ending-agents', ...countOf(agents, endsSoon), path: 'principals?kind=agent' },
   ];
-  return entries
-    .filter(({ count }) => count > 0)
-    .map(({ count, isPart, text, path }) => ({
-      path,
-      text: `${text}: ${isPart ? `${withSeparators(count)}+` : bounded(count)}`,
-    }));
+  return entries.filter(({ count }) => count > 0);
 }
 
 /** Of a list that was read up to a limit. */

@@ -3,9 +3,12 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { createConsole } from '../../shared/console-kit/console.js';
 import { createFormTokens } from '../../shared/console-kit/forms.js';
+import { DEFAULT_PERIOD } from '../../shared/console-kit/periods.js';
 import { createAdminGuard } from './guard.js';
+import { readFigures } from './overview.js';
 import { type AdminSources, adminPlugin, sectionsOf } from './plugin.js';
 import type { AdminConfiguration } from './schemas.js';
+import { createTrends } from './trends.js';
 
 /** The admin area: its pages, and the HTTP Basic guard of all admin routes. */
 export type AdminModule = ReturnType<typeof createAdminModule>;
@@ -34,6 +37,7 @@ export function createAdminModule(
     tokensOf: () => formTokens,
     nameOf: () => username,
   });
+  const trendsOf = createTrends(sources.overview, { clock, backgroundTasks, console });
   const createGuard =
     (attempt: typeof throttle.attemptAsOperator) => (parent: Parameters<typeof createAdminGuard>[0]) =>
       createAdminGuard(parent, { username, password, audit, attempt });
@@ -42,7 +46,9 @@ export function createAdminModule(
     createGuard: createGuard(throttle.attemptAsOperator),
     /** The same for a route that has to respond while the store fails. */
     createGuardForOutages: createGuard(throttle.attemptAsOperatorInOutage),
-    plugin: (fastify: FastifyTypebox) =>
-      adminPlugin(fastify, { ...sources, console, clock, backgroundTasks }),
+    plugin: (fastify: FastifyTypebox) => adminPlugin(fastify, { ...sources, console, clock, trendsOf }),
+    /** What needs attention now. */
+    readAttention: async () =>
+      (await readFigures(sources.overview, { trends: await trendsOf(DEFAULT_PERIOD) })).attention,
   };
 }

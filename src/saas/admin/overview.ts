@@ -2,8 +2,7 @@ import { type Static, Type } from 'typebox';
 import type { View } from '../../core/http/pages.js';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { After, Envelope, ok, Timestamp, toTimestamp, type User } from '../../core/http/schemas.js';
-import type { Clock } from '../../core/kernel/clock.js';
-import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
+import { sentenceOf } from '../../shared/console-kit/attention.js';
 import { type Console, rootOf } from '../../shared/console-kit/console.js';
 import { figureViews } from '../../shared/console-kit/key-figures.js';
 import { type Column, tableOf, writeEstimate } from '../../shared/console-kit/lists.js';
@@ -19,7 +18,7 @@ import type { Duplicates } from '../billing/subscription/duplicates.js';
 import type { SettingsService } from '../settings/service.js';
 import type { EndpointService } from '../webhooks/service.js';
 import { attentionTo } from './attention.js';
-import { createTrends, REFRESH_SECONDS, type TrendSources, type Trends } from './trends.js';
+import { REFRESH_SECONDS, type TrendSources, type Trends, type TrendsOf } from './trends.js';
 import { userColumn } from './users.js';
 
 export interface OverviewSources extends TrendSources {
@@ -75,10 +74,9 @@ const Overview = Type.Object({
 /** The start page. */
 export async function overviewPlugin(
   fastify: FastifyTypebox,
-  deps: { console: Console; sources: OverviewSources; clock: Clock; backgroundTasks: BackgroundTasks },
+  deps: { console: Console; sources: OverviewSources; trendsOf: TrendsOf },
 ): Promise<void> {
-  const { console, sources } = deps;
-  const trendsOf = createTrends(sources, deps);
+  const { console, sources, trendsOf } = deps;
   const read = async (period: PeriodName, after?: string) =>
     readFigures(sources, { trends: await trendsOf(period), after });
   // `duplicates`: the page of the users with duplicate subscriptions.
@@ -91,7 +89,7 @@ export async function overviewPlugin(
       sources.users.listNewest(LISTED_USERS),
       sources.settings.current(),
     ]);
-    const view = createView(figures, { period, users, siteName, root: rootOf(request) });
+    const view = createView(console, figures, { period, users, siteName, root: rootOf(request) });
     return console.send(request, reply, { template: 'console-overview', section: '', view });
   });
 
@@ -101,7 +99,7 @@ export async function overviewPlugin(
       config: access(console.access),
       schema: { querystring: Type.Object({ period: PeriodQuery }), response: { 200: Envelope(Overview) } },
     },
-    async ({ query: { period = DEFAULT_PERIOD } }) => ok(toOverview(await read(period))),
+    async ({ query: { period = DEFAULT_PERIOD } }) => ok(toOverview(console, await read(period))),
   );
 }
 
@@ -112,9 +110,9 @@ type Figures = Awaited<ReturnType<typeof readFigures>>;
  *
  * @param after where the list of duplicate subscriptions continues
  */
-async function readFigures(
+export async function readFigures(
   sources: OverviewSources,
-  { trends, after }: { trends: Trends; after: string | undefined },
+  { trends, after }: { trends: Trends; after?: string | undefined },
 ) {
   const [users, sessions, paymentEvents, duplicates, endpoints] = await Promise.all([
     sources.users.estimate(),
@@ -127,15 +125,21 @@ async function readFigures(
     counts: { users, sessions, paymentEvents },
     trends,
     duplicates,
-    attention: attentionTo(trends, { duplicates: duplicates.items.length > 0, endpoints }),
+    attention: attentionTo(trends, {
+      duplicates: { count: duplicates.items.length, isPart: duplicates.next !== null },
+      endpoints,
+    }),
   };
 }
 
-function toOverview({ counts, trends, attention }: Figures): Static<typeof Overview> {
+function toOverview(console: Console, { counts, trends, attention }: Figures): Static<typeof Overview> {
   return {
     counts,
     keyFigures: trends.keyFigures,
-    attention: attention.map(({ name, text }) => ({ name, text })),
+    attention: attention.map((problem) => ({
+      name: problem.name,
+      text: console.textOf(sentenceOf(problem)),
+    })),
     countedAt: toTimestamp(trends.at),
     plots: trends.trends.map(({ id, label, unit, definition, days, series, bound }) => ({
       name: id,
@@ -150,6 +154,7 @@ function toOverview({ counts, trends, attention }: Figures): Static<typeof Overv
 }
 
 function createView(
+  console: Console,
   { counts, trends, duplicates, attention }: Figures,
   { period, users, siteName, root }: { period: PeriodName; users: User[]; siteName: string; root: string },
 ): View {
@@ -170,9 +175,9 @@ function createView(
       { label: 'Sessions', value: writeEstimate(counts.sessions) },
       { label: 'Payment events', value: writeEstimate(counts.paymentEvents), href: `${root}webhooks` },
     ],
-    attention: attention.map(({ text, path }) => ({
-      text,
-      href: path.startsWith('#') ? path : root + path,
+    attention: attention.map((problem) => ({
+      text: console.textOf(sentenceOf(problem)),
+      href: problem.path.startsWith('#') ? problem.path : root + problem.path,
     })),
     main,
     plots: plots.filter((plot) => plot !== main),

@@ -1,7 +1,6 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import type { AuditSearch } from '../../core/ops/audit-search.js';
-import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { BrandingPlugin } from '../../shared/branding/page.js';
 import type { Console, Section } from '../../shared/console-kit/console.js';
 import { registerSearch } from '../../shared/console-kit/search.js';
@@ -20,6 +19,7 @@ import { organizationActionsPlugin } from './organization-actions.js';
 import { type OrganizationsSource, organizationsPlugin } from './organizations.js';
 import { type OverviewSources, overviewPlugin } from './overview.js';
 import { settingsPagePlugin } from './settings.js';
+import type { TrendsOf } from './trends.js';
 import type { UserAdministration } from './user-actions.js';
 import { bulkUserActions } from './user-bulk.js';
 import { userPagePlugin } from './user-page.js';
@@ -51,7 +51,7 @@ export interface AdminSources {
 export interface AdminPluginOptions extends AdminSources {
   console: Console;
   clock: Clock;
-  backgroundTasks: BackgroundTasks;
+  trendsOf: TrendsOf;
 }
 
 /** The navigation of the admin area, in this order. Organizations and webhooks are part of it only if they are enabled. */

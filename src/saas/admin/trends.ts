@@ -42,11 +42,13 @@ const REFRESH_MS = MINUTE;
 /** Older plots are not shown: the request waits for new ones. */
 const MAX_AGE_MS = 10 * MINUTE;
 
+export type TrendsOf = (name: PeriodName) => Promise<Trends>;
+
 /** Returns the plots of a period; while they are at most ten minutes old, new ones are made after the response. */
 export function createTrends(
   sources: TrendSources,
   { clock, backgroundTasks, console }: { clock: Clock; backgroundTasks: BackgroundTasks; console: Console },
-): (name: PeriodName) => Promise<Trends> {
+): TrendsOf {
   const made = new Map<PeriodName, Trends>();
   const pending = new Map<PeriodName, Promise<Trends>>();
   const update = (name: PeriodName) => {

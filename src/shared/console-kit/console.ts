@@ -132,6 +132,7 @@ export function createConsole(options: ConsoleOptions) {
 
     /** Renders a partial; see `Pages`. */
     renderPart: pages.renderPart,
+    textOf: pages.textOf,
 
     /** Makes a confirmation available to `redirect`. */
     addNotice(key: string, sentence: string) {

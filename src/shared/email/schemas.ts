@@ -74,6 +74,15 @@ export const emailOptions = (prefix: '' | 'IDP_', name: string) => ({
     check: (address) =>
       isEmailAddress(address ?? '') ? undefined : 'must be one address, like support@example.com.',
   }),
+  operatorEmails: option(Type.Optional(Type.Array(Type.String())), {
+    env: `${prefix}OPERATOR_EMAILS`,
+    doc: 'Addresses of operators, separated by commas. They get an e-mail when something begins to need attention, and one when it ends.',
+    shown: 'none: only the overview shows it',
+    check: (addresses = []) =>
+      addresses.length > 0 && addresses.every(isEmailAddress)
+        ? undefined
+        : 'must be addresses like ops@example.com, separated by commas.',
+  }),
   emailTemplateDir: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: `${prefix}EMAIL_TEMPLATE_DIR`,
     doc: 'Folder with your own e-mail templates; each file replaces the file of the same name in templates/email.',

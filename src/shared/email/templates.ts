@@ -10,6 +10,7 @@ import {
   localizeValues,
   longDate,
   longTime,
+  message,
 } from '../../core/http/messages.js';
 import { packageFile } from '../../core/kernel/package-files.js';
 import { withoutByteOrderMark } from '../../core/kernel/text.js';
@@ -60,6 +61,8 @@ const VALUES = {
   'organization-invitation': ['email', 'organization', 'link', 'validFor'],
   'subscription-canceled': ['email', 'link', 'plan?', 'endsOn?', 'name?'],
   'trial-ending': ['email', 'link', 'endsOn', 'plan?', 'name?'],
+  'attention-began': ['problem', 'count', 'since', 'link'],
+  'attention-ended': ['problem', 'count', 'since', 'link'],
 };
 
 export type MailName = keyof typeof VALUES;
@@ -85,6 +88,9 @@ const SAMPLES: Record<string, string | Localized> = {
   paidOn: longDate(Date.UTC(2030, 0, 31)),
   validUntil: longDate(Date.UTC(2030, 0, 31)),
   card: '4242',
+  problem: message('attention.failed-mails'),
+  count: '3',
+  since: longTime(Date.UTC(2030, 0, 31, 12)),
   invoiceLink: 'https://invoice.example.com/i/example',
   when: longTime(Date.UTC(2030, 0, 31, 12)),
   ipAddress: '203.0.113.7',

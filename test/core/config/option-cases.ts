@@ -615,6 +615,13 @@ function mailCases(prefix: '' | 'IDP_', folder: string): Record<string, Cases> {
       valid: same('help@app.example'),
       invalid: ['Ada <ada@app.example>', 'a@b.example, c@d.example', 'a@b.example\nBcc: c@d.example'],
     },
+    [`${prefix}OPERATOR_EMAILS`]: {
+      valid: {
+        'ops@app.example': ['ops@app.example'],
+        'ops@app.example,ada@app.example': ['ops@app.example', 'ada@app.example'],
+      },
+      invalid: ['ops', 'Ops <ops@app.example>', 'ops@app.example,nobody', 'a@b.example\nBcc: c@d.example'],
+    },
     [`${prefix}EMAIL_TEMPLATE_DIR`]: {
       valid: same(join(folder, 'templates')),
       invalid: [join(folder, 'nowhere'), join(folder, 'broken')],

@@ -26,8 +26,9 @@ t.test('every sentence is used, and every used sentence exists', async (t) => {
   const titles = readdirSync(join(ROOT, 'templates/pages')).map((file) => file.replace('.html', '.title'));
   const code = filesIn('src', /\.ts$/).join('\n');
   const literals = [...code.matchAll(/'([\w-]+\.[\w.-]+)'/g)].map(([, key = '']) => key);
-  // `errors.<page>`, `scope.<name>` and `password.<problem>` are composed.
-  const isComposed = (key: string) => /^(errors|scope|password)\./.test(key);
+  // `errors.<page>`, `scope.<name>`, `password.<problem>` and `attention.<name>` are composed.
+  const isComposed = (key: string) =>
+    /^(errors|scope|password)\./.test(key) || code.includes(`name: '${/^attention\.(.*)$/.exec(key)?.[1]}'`);
   t.same(
     included.filter((key) => english[key] === undefined),
     [],

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import t, { type Test } from 'tap';
 import { collectionNames } from '../../../src/core/storage/inspect.js';
+import { ATTENTION_EVENTS } from '../../../src/saas/admin/attention.js';
 import { AGENT_EVENTS } from '../../../src/saas/agents/schemas.js';
 import { AUTH_EVENTS } from '../../../src/saas/auth/events.js';
 import { BILLING_EVENTS } from '../../../src/saas/billing/notifications.js';
@@ -246,6 +247,6 @@ t.test('the overview names endpoints that fail or were disabled for it', async (
 
 t.test('every event is documented', async (t) => {
   const page = readFileSync(new URL('../../../../docs/webhooks.md', import.meta.url), 'utf8');
-  for (const name of Object.keys({ ...AUTH_EVENTS, ...BILLING_EVENTS, ...AGENT_EVENTS }))
+  for (const name of Object.keys({ ...AUTH_EVENTS, ...BILLING_EVENTS, ...AGENT_EVENTS, ...ATTENTION_EVENTS }))
     t.ok(page.includes(`\`${name}\``), name);
 });
