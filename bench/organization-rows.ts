@@ -32,7 +32,6 @@ export const membershipsIn = (store: Store): Collection<MembershipDocument> =>
 export const organizationAt = (index: number): OrganizationDocument => ({
   id: organizationIdAt(index),
   name: `Organization ${index}`,
-  searchName: `organization ${index}`,
   slug: `organization-${index}`,
   owners: 1,
   members: MEMBERS,

@@ -74,7 +74,10 @@ export async function organizationsPlugin(
     search: { label: 'Search', hint: ANY_PART, maxLength: 200 },
     columns,
     item: schemas.organization,
-    read: administration.list,
+    read: async ({ search, after, limit }) =>
+      search === undefined
+        ? administration.list(after, limit)
+        : { items: await administration.search(search, limit), next: null },
     find: async ({ search, limit }) => administration.search(search, limit, await resolveUser(search)),
     isNamed: ({ id, slug }, text) => [id, slug].includes(text.toLowerCase()) || text.startsWith('cus_'),
     empty: 'There are no organizations yet. Users create them at POST /api/organizations.',

@@ -13,7 +13,7 @@ import { readPage, searchFirst } from '../../core/storage/pages.js';
 import { toOrganizationView } from './access.js';
 import type { OrganizationDependencies } from './dependencies.js';
 import { Organization } from './schemas.js';
-import { type OrganizationDocument, searchNameOf } from './store.js';
+import type { OrganizationDocument } from './store.js';
 
 /** An organization as the operator sees it. */
 export const OperatedOrganization = Type.Object({
@@ -25,9 +25,6 @@ export const OperatedOrganization = Type.Object({
   granted: Nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Nullable(Timestamp) })),
 });
 export type OperatedOrganization = Static<typeof OperatedOrganization>;
-
-/** The last character that a name can contain. */
-const LAST = '\u{10ffff}';
 
 /** What operators see of organizations. */
 export function createOrganizationAdministration({
@@ -49,40 +46,16 @@ export function createOrganizationAdministration({
   };
 
   return {
-    /**
-     * Lists those whose name begins with a text, and the one with this ID or slug; without a text all, the newest first.
-     * @throws VALIDATION_ERROR for an invalid `after`
-     */
-    async list({
-      search,
-      after,
-      limit,
-    }: {
-      search: string | undefined;
-      after: string | undefined;
-      limit: number;
-    }): Promise<Page<OperatedOrganization>> {
-      const read = (query: Omit<Parameters<typeof readPage<OrganizationDocument>>[1], 'after' | 'limit'>) =>
-        readPage(organizations, { ...query, after, limit });
-      if (search === undefined) {
-        const { items, next } = await read({ sort: 'createdAt', desc: true });
-        return { items: items.map(view), next };
-      }
-      const text = searchNameOf(search);
-      const [named, { items, next }] = await Promise.all([
-        after === undefined
-          ? organizations.findOne(isOrganizationId(text) ? { id: text } : { slug: text })
-          : null,
-        read({ where: { searchName: { gte: text, lt: text + LAST } }, sort: 'searchName' }),
-      ]);
-      const others = items.filter(({ id }) => id !== named?.id);
-      return { items: [...(named ? [named] : []), ...others].map(view), next };
+    /** Lists all, the newest first. @throws VALIDATION_ERROR for an invalid `after` */
+    async list(after: string | undefined, limit: number): Promise<Page<OperatedOrganization>> {
+      const { items, next } = await readPage(organizations, { sort: 'createdAt', desc: true, after, limit });
+      return { items: items.map(view), next };
     },
 
     /** Finds those with a text in their name or slug, after the one with this ID or slug, or with the ID of an owner of a customer. */
     async search(text: string, limit: number, ownerId = text): Promise<OperatedOrganization[]> {
       const identified = organizations.findOne(
-        isOrganizationId(ownerId) ? { id: ownerId } : { slug: searchNameOf(text) },
+        isOrganizationId(ownerId) ? { id: ownerId } : { slug: text.toLowerCase() },
       );
       return (await searchFirst(organizations, { text, limit, identified })).map(view);
     },

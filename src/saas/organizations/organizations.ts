@@ -18,7 +18,7 @@ import { organizationErrors } from './errors.js';
 import type { ActingSource, Members } from './members.js';
 import { OWNER } from './roles.js';
 import { NewOrganization, OrganizationChange, type OwnOrganization } from './schemas.js';
-import { type MembershipDocument, membershipId, type OrganizationDocument, searchNameOf } from './store.js';
+import { type MembershipDocument, membershipId, type OrganizationDocument } from './store.js';
 
 /** Organizations that a user creates; the key is the user. */
 const CREATION = fixedWindow('organization.create', 20, DAY);
@@ -81,7 +81,6 @@ export function createOrganizations(deps: OrganizationDependencies & { members: 
       const organization: OrganizationDocument = {
         id: newId(ORGANIZATION_ID_PREFIX, clock, random),
         name: name.trim(),
-        searchName: searchNameOf(name),
         slug: slug ?? (await freeSlug(name)),
         owners: 1,
         members: 1,
@@ -174,7 +173,6 @@ export function createOrganizations(deps: OrganizationDependencies & { members: 
       const own = { name: name?.trim(), slug, logoUrl: logoUrl ?? undefined, billingEmail };
       const set = defined({
         ...own,
-        ...(name !== undefined && { searchName: searchNameOf(name) }),
         ...(isOnInvoices && billing.profileMark()),
       });
       const after = { ...member.organization, ...set };

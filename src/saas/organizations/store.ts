@@ -6,8 +6,6 @@ export type Organizations = Collection<OrganizationDocument>;
 
 export interface OrganizationDocument extends BilledRecord {
   name: string;
-  /** The name for searches. */
-  searchName: string;
   /** Unique. */
   slug: string;
   logoUrl?: string;
@@ -47,8 +45,6 @@ export interface InvitationDocument {
   expiresAt: number;
 }
 
-export const searchNameOf = (name: string): string => name.trim().toLowerCase();
-
 export const membershipId = (organizationId: string, userId: string): string => `${organizationId}:${userId}`;
 export const invitationId = (organizationId: string, email: string): string =>
   `inv_${sha256(JSON.stringify([organizationId, email]))}`;
@@ -58,7 +54,7 @@ export type OrganizationCollections = ReturnType<typeof organizationCollections>
 export function organizationCollections(store: Store) {
   const organizations: Organizations = store.collection('organizations', {
     unique: ['slug'],
-    indexes: [['createdAt'], ['searchName'], ['deletingAt'], ['profileChangedAt'], ['seatsDueAt']],
+    indexes: [['createdAt'], ['deletingAt'], ['profileChangedAt'], ['seatsDueAt']],
     text: ['name', 'slug'],
     numbers: [
       'owners',

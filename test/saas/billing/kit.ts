@@ -244,7 +244,6 @@ export function insertOrganization(store: Store, id: string, more: Partial<Organ
     ...{
       id,
       name: 'Analytical Engines',
-      searchName: 'analytical engines',
       slug: id,
       ...counts,
       ...billed,
