@@ -39,7 +39,7 @@ export default [
   {
     name: 'a bulk change does not see what a search by any part shows', file: 'shared/console-kit/bulk.ts',
     in: 'registerBulkActions',
-    replace: 'await readOrFind(list, ', by: 'await list.read(',
+    replace: 'readOrFind(list, one)', by: 'list.read(one)',
     tests: [['saas/admin/users', 'what a search by any part of a name shows is changed, and nobody else']],
   },
 ];
