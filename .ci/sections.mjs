@@ -156,7 +156,7 @@ export const SECTIONS = [
     part: 9,
     run: 'node test/run.mjs --suite "checkout pages"',
     needs: ['chromium', 'stripe-mock'],
-    tests: ['browser/billing', 'client/browser'],
+    tests: ['browser/billing', 'browser/jobs', 'client/browser'],
   },
   {
     name: 'explorers',
