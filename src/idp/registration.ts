@@ -120,8 +120,8 @@ export function createDirectory(
       return !client || 'problem' in client ? (client ?? null) : withAgent(client);
     },
     async recordUse(client) {
-      if (client.origin === 'dynamic') await clients.recordUse(client);
       if (client.origin === 'metadata') await metadataClients?.recordUse(client.id);
+      else if (!client.agent) await clients.recordUse(client);
     },
   };
 }

@@ -13,6 +13,7 @@ import { LOGOUT_FAILURES } from './logout-failures.js';
 import { METADATA_CLIENTS } from './metadata-clients.js';
 import { RESOURCES } from './resources.js';
 import { type ConsoleServices, operatorSource, requireCurrent, type TextForm } from './sources.js';
+import { MAX_READ, pageByUse, UNUSED } from './uses.js';
 
 const KINDS: Record<string, { label: string; kinds: Kind[] }> = {
   both: { label: 'People and agents', kinds: ['agent', 'human'] },
@@ -180,7 +181,7 @@ function failAtField(error: unknown): never {
 /** The list, the page and the changes of applications. */
 export async function clientsPlugin(
   fastify: FastifyTypebox,
-  { console, sources: { clients, keys, metadataClients, audit } }: ConsoleServices,
+  { console, clock, sources: { clients, keys, metadataClients, audit } }: ConsoleServices,
 ): Promise<void> {
   const section = 'clients';
   const find = async ({ id = '' }: Record<string, string>): Promise<ClientDocument> => {
@@ -228,17 +229,24 @@ export async function clientsPlugin(
       { label: 'Who may sign in', text: (client) => KINDS[choiceOf(client)]?.label ?? null },
       { label: 'Trusted', text: ({ trusted }) => (trusted ? 'yes' : 'no') },
       { label: 'Registered by', text: ({ origin }) => (origin === undefined ? 'operator' : 'itself') },
+      { label: 'Last used', text: ({ lastUsedAt }) => toTimestampOrNull(lastUsedAt), kind: 'time' },
       { label: 'Created', text: ({ createdAt }) => toTimestamp(createdAt), kind: 'time' },
       { label: 'Client ID', text: ({ id }) => id, kind: 'code' },
     ],
+    filters: [{ name: 'use', label: 'Use', options: UNUSED }],
     search: {
       label: 'Search',
       hint: 'Any part of a name of at least three characters, or a client ID.',
       maxLength: 254,
     },
-    read: async ({ search, after, limit }) =>
-      search === undefined ? clients.list(after, limit) : { items: [], next: null },
-    find: ({ search, limit }) => clients.search(search, limit),
+    read: async ({ search, filters: { use }, after, limit }) =>
+      search === undefined
+        ? pageByUse((limit) => clients.list(after, limit), { use, limit, now: clock.now() })
+        : { items: [], next: null },
+    async find({ search, filters: { use }, limit }) {
+      const read = async () => ({ items: await clients.search(search, use ? MAX_READ : limit), next: null });
+      return (await pageByUse(read, { use, limit, now: clock.now() })).items;
+    },
     isNamed: ({ id }, text) => id === text,
     empty: 'There are no applications yet. Create one to let it use this provider.',
   });
@@ -270,6 +278,7 @@ export async function clientsPlugin(
           text: [keyTypeOf(key), key.kid ?? []].flat().join(', '),
         })),
         { label: 'Registered by', text: client.origin ? 'the application itself' : null },
+        { label: 'Last used', time: toTimestampOrNull(client.lastUsedAt) },
         { label: 'Ends unless used', time: toTimestampOrNull(client.expiresAt) },
         { label: 'Previous secret works until', time: toTimestampOrNull(previousSecretUntil) },
         { label: 'Created', time: toTimestamp(createdAt) },

@@ -1,6 +1,5 @@
 import { Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { DAY } from '../../core/kernel/clock.js';
 import type { Page } from '../../core/storage/collection.js';
 import { type Problem, sentenceOf } from '../../shared/console-kit/attention.js';
 import { Done, rootOf } from '../../shared/console-kit/console.js';
@@ -14,18 +13,11 @@ import {
   periodLinks,
   periodOf,
 } from '../../shared/console-kit/periods.js';
-import type { PrincipalDocument } from '../provisioning/store.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
 import { COLUMNS } from './principals.js';
 import type { ConsoleServices, ConsoleSources } from './sources.js';
+import { MAX_READ as MAX_COUNTED, USES } from './uses.js';
 
-/** What is counted one by one ends here. */
-const MAX_COUNTED = 1000;
-
-/** An agent without a use for so long is named. */
-const UNUSED_MS = 90 * DAY;
-/** What ends within this time is named. */
-const SOON_MS = 14 * DAY;
 const NEWEST = 8;
 
 const ROTATION = {
@@ -193,26 +185,38 @@ export async function attentionTo({
   clock,
 }: Pick<ConsoleServices, 'sources' | 'clock'>): Promise<Problem[]> {
   const now = clock.now();
-  const [failures, expired, agents] = await Promise.all([
+  const [failures, expired, agents, clients] = await Promise.all([
     sources.logoutFailures.count(MAX_COUNTED),
     sources.principals.list({ state: 'invited', hasExpiredLink: true, limit: MAX_COUNTED }),
     sources.principals.list({ kind: 'agent', state: 'active', limit: MAX_COUNTED }),
+    sources.clients.list(undefined, MAX_COUNTED),
   ]);
-  const isUnused = ({ lastUsedAt, createdAt }: PrincipalDocument) =>
-    (lastUsedAt ?? createdAt) < now - UNUSED_MS;
-  const endsSoon = ({ expiresAt = Number.POSITIVE_INFINITY }: PrincipalDocument) =>
-    expiresAt > now && expiresAt < now + SOON_MS;
+  const rotated = sources.keys.filter(({ use }) => use !== 'current').length;
   const entries = [
     { name: 'logout-failures', count: failures, isPart: failures >= MAX_COUNTED, path: LOGOUT_FAILURES },
     { name: 'expired-invitations', ...countOf(expired, () => true), path: 'invitations?state=expired' },
-    { name: 'unused-agents', ...countOf(agents, isUnused), path: 'principals?kind=agent' },
-    { name: 'ending-agents', ...countOf(agents, endsSoon), path: 'principals?kind=agent' },
+    {
+      name: 'unused-agents',
+      ...countOf(agents, (one) => USES.unused(one, now)),
+      path: 'principals?use=unused',
+    },
+    {
+      name: 'ending-agents',
+      ...countOf(agents, (one) => USES.ending(one, now)),
+      path: 'principals?use=ending',
+    },
+    {
+      name: 'unused-applications',
+      ...countOf(clients, (one) => USES.unused(one, now)),
+      path: 'clients?use=unused',
+    },
+    { name: 'key-rotation', count: rotated, isPart: false, path: 'keys' },
   ];
   return entries.filter(({ count }) => count > 0);
 }
 
 /** Of a list that was read up to a limit. */
-const countOf = (
-  { items, next }: Page<PrincipalDocument>,
-  counts: (principal: PrincipalDocument) => boolean,
-) => ({ count: items.filter(counts).length, isPart: next !== null });
+const countOf = <T>({ items, next }: Page<T>, counts: (item: T) => boolean) => ({
+  count: items.filter(counts).length,
+  isPart: next !== null,
+});

@@ -6,11 +6,15 @@ import { ANY_PART, type List, registerList } from '../../shared/console-kit/list
 import { nameOfState } from '../../shared/console-kit/marks.js';
 import type { Kind, PrincipalDocument, PrincipalState } from '../provisioning/store.js';
 import { type ConsoleServices, operatorSource, requireCurrent } from './sources.js';
+import { pageByUse, USE_OPTIONS } from './uses.js';
 
 /** How many of those that a search finds the filters are applied to. */
 const FILTERED = 1000;
 
 const KIND_LABELS: Record<Kind, string> = { human: 'Person', agent: 'Agent' };
+
+/** Those that the filter by use is about. */
+const ACTIVE_AGENTS = { kind: 'agent', state: 'active' } as const;
 
 const STATES: readonly PrincipalState[] = ['active', 'invited', 'disabled', 'deleted'];
 
@@ -44,7 +48,7 @@ export const COLUMNS: List<PrincipalDocument>['columns'] = [
 /** The lists of principals and of invitations that were not accepted yet. */
 export async function principalListsPlugin(
   fastify: FastifyTypebox,
-  { console, sources: { principals, links } }: ConsoleServices,
+  { console, clock, sources: { principals, links } }: ConsoleServices,
 ): Promise<void> {
   const list: List<PrincipalDocument> = {
     path: 'principals',
@@ -68,21 +72,21 @@ export async function principalListsPlugin(
         label: 'State',
         options: STATES.map((value) => ({ value, label: nameOfState(value) })),
       },
+      { name: 'use', label: 'Agents', options: USE_OPTIONS },
     ],
     columns: COLUMNS,
     total: principals.estimate,
-    read: ({ search, filters, after, limit }) =>
-      principals.list({
-        prefix: search,
-        kind: filters['kind'] as Kind | undefined,
-        state: filters['state'] as PrincipalState,
-        after,
-        limit,
-      }),
-    async find({ search, filters: { kind, state } }) {
-      const found = await principals.search(search, FILTERED);
-      return found.filter(
+    read({ search, filters: { kind, state, use }, after, limit }) {
+      const chosen = use ? ACTIVE_AGENTS : { kind: kind as Kind, state: state as PrincipalState };
+      const read = (limit: number) => principals.list({ prefix: search, ...chosen, after, limit });
+      return pageByUse(read, { use, limit, now: clock.now() });
+    },
+    async find({ search, filters: { kind, state, use } }) {
+      const read = async () => ({ items: await principals.search(search, FILTERED), next: null });
+      const { items } = await pageByUse(read, { use, limit: FILTERED, now: clock.now() });
+      return items.filter(
         (one) =>
+          (!use || (one.kind === 'agent' && one.state === 'active')) &&
           (kind === undefined || one.kind === kind) &&
           // Of a deleted account, the user name remains, so that it is not given to others.
           (state === undefined ? one.state !== 'deleted' || one.id === search : one.state === state),

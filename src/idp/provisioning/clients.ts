@@ -1,5 +1,5 @@
 import type { RequestSource } from '../../core/http/routes.js';
-import { DAY, SECOND } from '../../core/kernel/clock.js';
+import { DAY, isRecent, SECOND } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
 import { defined } from '../../core/kernel/fields.js';
 import { readJwkSet } from '../../core/kernel/public-jwk.js';
@@ -290,11 +290,15 @@ export function createClients(
     },
 
     /** Keeps a client that registered itself for another 30 days. Called after each use. */
-    async recordUse({ id, unused, expiresAt: known }: Pick<ClientDocument, 'id' | 'unused' | 'expiresAt'>) {
-      const expiresAt = clock.now() + UNUSED_LIFETIME_MS;
+    async recordUse(used: Pick<ClientDocument, 'id' | 'unused' | 'expiresAt' | 'lastUsedAt'>) {
+      const { id, unused, expiresAt, lastUsedAt = 0 } = used;
+      const now = clock.now();
       // At most one write a day.
-      if (known === undefined || (!unused && known > expiresAt - DAY)) return;
-      await clients.updateOne({ id, expiresAt: { gt: 0 } }, { set: { expiresAt }, unset: ['unused'] });
+      if (!unused && isRecent(lastUsedAt, { now, within: DAY })) return;
+      if (expiresAt === undefined)
+        return void (await clients.updateOne({ id }, { set: { lastUsedAt: now } }));
+      const set = { lastUsedAt: now, expiresAt: now + UNUSED_LIFETIME_MS };
+      await clients.updateOne({ id, expiresAt: { gt: 0 } }, { set, unset: ['unused'] });
     },
 
     /** Deletes the clients that registered themselves and were not used. */
@@ -349,7 +353,7 @@ const optionalFields = (change: ClientChange): Partial<Pick<ClientDocument, Opti
 function auditedFields(client: ClientDocument) {
   const { redirectUris, postLogoutRedirectUris, principalKinds, admittedGroups, jwks } = client;
   const { id, secretHash, previousSecretHash, previousSecretUntil, origin, ...others } = client;
-  const { expiresAt, unused, createdAt, ...fields } = others;
+  const { expiresAt, unused, lastUsedAt, createdAt, ...fields } = others;
   return {
     ...{ trusted: false, strict: false, device: false, idTokenAlg: 'EdDSA' },
     ...fields,

@@ -194,6 +194,8 @@ export interface ClientDocument {
   expiresAt?: number;
   /** Present until the first sign-in to a client that registered itself. */
   unused?: true;
+  /** The last sign-in or token, to the day. */
+  lastUsedAt?: number;
   createdAt: number;
 }
 

@@ -128,7 +128,7 @@ t.test('idp sends them, too', async (t) => {
   idp.clock.advance(91 * 24 * HOUR);
   const [mail, ...more] = await hourly();
   t.match(mail, { to: 'ops@example.test', text: sentence('attention.unused-agents') });
-  t.match(mail?.text, `${ISSUER}/admin/principals?kind=agent`);
+  t.match(mail?.text, `${ISSUER}/admin/principals?use=unused`);
   t.same(more, []);
 });
 

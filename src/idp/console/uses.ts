@@ -1,0 +1,36 @@
+import { DAY } from '../../core/kernel/clock.js';
+import type { Page } from '../../core/storage/collection.js';
+
+/** Agents and applications that nobody uses, and agents that end: the overview counts them, and lists show them. */
+
+const UNUSED_MS = 90 * DAY;
+const SOON_MS = 14 * DAY;
+
+/** How many are read at a time. */
+export const MAX_READ = 1000;
+
+interface Used {
+  createdAt: number;
+  lastUsedAt?: number;
+  expiresAt?: number;
+}
+
+export const USES = {
+  unused: ({ lastUsedAt, createdAt }: Used, now: number): boolean =>
+    (lastUsedAt ?? createdAt) < now - UNUSED_MS,
+  ending: ({ expiresAt = 0 }: Used, now: number): boolean => expiresAt > now && expiresAt < now + SOON_MS,
+};
+
+export const UNUSED = [{ value: 'unused', label: 'Not used for 90 days' }];
+export const USE_OPTIONS = [...UNUSED, { value: 'ending', label: 'Ends within 14 days' }];
+
+/** A page of a list, which a chosen use narrows. */
+export async function pageByUse<T extends Used>(
+  read: (limit: number) => Promise<Page<T>>,
+  { use, limit, now }: { use: string | undefined; limit: number; now: number },
+): Promise<Page<T>> {
+  const applies = USES[use as keyof typeof USES];
+  if (!applies) return read(limit);
+  const { items, next } = await read(MAX_READ);
+  return { items: items.filter((item) => applies(item, now)), next };
+}
