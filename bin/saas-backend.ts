@@ -12,7 +12,7 @@ await run({
     store: 'Move to another database: copy, sql',
     audit: 'Read the audit: list, purge',
     doctor: 'Check the configuration, the store and the port',
-    user: 'Manage users: create, import, list, show, suspend, unsuspend, roles, grant, reset, export, delete',
+    user: 'Manage users: create, import, list, show, suspend, unsuspend, roles, operator-role, grant, reset, export, delete',
     billing: 'Repair subscriptions, link customers, set up the provider: resync, import, push',
   },
   defaultCommand: 'serve',

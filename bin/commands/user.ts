@@ -1,8 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { addAbortSignal } from 'node:stream';
-import { Option } from 'commander';
+import { Argument, Option } from 'commander';
 import { chunksOf } from '../../src/core/http/streams.js';
-import { openUserAdministration, type UserAdministration } from '../../src/saas/administration.js';
+import {
+  OPERATOR_ROLES,
+  type OperatorRole,
+  openUserAdministration,
+  type UserAdministration,
+} from '../../src/saas/administration.js';
 import type { ManagedUser, OperatedUser, UserKey, UserState } from '../../src/saas/auth/users/users.js';
 import type { UserApi } from '../../src/saas/user-api.js';
 import type { CommandLine, CommonOptions } from '../command.js';
@@ -18,7 +23,7 @@ type ListOptions = CommonOptions & { state?: UserState; limit?: number };
 type DeleteOptions = CommonOptions & { yes?: true };
 type GrantOptions = CommonOptions & { until?: number };
 
-const STATES = ['suspended', 'deleting', 'unverified'] as const;
+const STATES = ['suspended', 'deleting', 'unverified', 'operators'] as const;
 
 /** Users that are read at once. */
 const PAGE = 200;
@@ -48,6 +53,9 @@ charged: cancel it at the payment provider.`;
 
 const ROLES = `Replace the roles of a user in your application. USER_ROLES lists those that there are; if your code passes them as \
 userRoles, set the variable for this command. Running servers apply the change at the next request.`;
+
+const OPERATOR = `Give a user a role in the admin area, or take it: owner, support, read-only or none. The user needs a confirmed \
+address and a passkey or a second factor, and signs in with it at /account/operator. Running servers apply it at the next request.`;
 
 const GRANT = `Grant a plan without a payment, also without a payment provider. The plan "free" revokes the grant. \
 Subscriptions of the user do not change: a grant and a subscription each give access to their plan, and the newer one is \
@@ -122,6 +130,20 @@ export function define(group: CommandLine): void {
       const roles = given === 'none' ? [] : given.split(',').map((role) => role.trim());
       return manage((users, by) => users.setRoles(by, roles))(user, options, command);
     });
+  withUser(group.command('operator-role'))
+    .summary('Give a user a role in the admin area, or take it')
+    .description(OPERATOR)
+    .addArgument(new Argument('<role>', 'Role').choices([...OPERATOR_ROLES, 'none']))
+    .examples(
+      'saas-backend user operator-role ada@example.com owner',
+      'saas-backend user operator-role ada@example.com none',
+    )
+    .action((name: string, role: OperatorRole | 'none', options: CommonOptions, command: CommandLine) =>
+      withUsers({ existing: true }, async (users) => {
+        const by = keyOf(name, command);
+        answer(options, await users.setOperatorRole(by, role === 'none' ? undefined : role));
+      }),
+    );
   withUser(group.command('grant'))
     .summary('Grant a plan without a payment, or revoke the grant')
     .description(GRANT)

@@ -64,6 +64,7 @@ export const adminUsers = {
       id: 'adminSendVerification',
     }),
     user('roles', 'Replace the roles of a user', { id: 'adminSetRoles' }),
+    user('operator-role', 'Give a user a role in the admin area, or take it', { id: 'adminSetOperatorRole' }),
     user('fields', 'Change the fields of a user', { id: 'adminSetFields' }),
     user('grant', 'Give a user a plan without payment', { id: 'adminGrantPlan' }),
     user('revoke-grant', 'Take back a plan that was given', { id: 'adminRevokeGrant' }),

@@ -140,33 +140,40 @@ export const secondFactor = {
   'POST /api/auth/second-factor/begin': {
     id: 'beginRequiredSecondFactor',
     summary: 'Begin to set up a second factor that the sign-in requires',
-    errors: ['INVALID_CHALLENGE', 'FACTOR_EXISTS', 'FACTOR_CHANGED'],
+    errors: ['INVALID_CHALLENGE', 'FACTOR_EXISTS', 'FACTOR_CHANGED', 'SECOND_FACTOR_REQUIRED'],
   },
   'POST /api/auth/second-factor/confirm': {
     id: 'confirmRequiredSecondFactor',
     summary: 'Confirm the second factor with its first code, and complete the sign-in',
-    errors: ['INVALID_CHALLENGE', 'INVALID_CODE', 'FACTOR_EXISTS', 'FACTOR_CHANGED', 'ACCOUNT_SUSPENDED'],
+    errors: [
+      'INVALID_CHALLENGE',
+      'INVALID_CODE',
+      'FACTOR_EXISTS',
+      'FACTOR_CHANGED',
+      'ACCOUNT_SUSPENDED',
+      'SECOND_FACTOR_REQUIRED',
+    ],
   },
   'GET /api/user/second-factor': { id: 'getSecondFactor', summary: 'Whether the user has a second factor' },
   'POST /api/user/second-factor/begin': {
     id: 'beginSecondFactor',
     summary: 'Begin to set up a second factor',
-    errors: ['EMAIL_NOT_VERIFIED', 'FACTOR_EXISTS', 'FACTOR_CHANGED'],
+    errors: ['EMAIL_NOT_VERIFIED', 'FACTOR_EXISTS', 'FACTOR_CHANGED', 'SECOND_FACTOR_REQUIRED'],
   },
   'POST /api/user/second-factor/confirm': {
     id: 'confirmSecondFactor',
     summary: 'Confirm the second factor with its first code',
-    errors: ['INVALID_CODE', 'FACTOR_EXISTS', 'FACTOR_CHANGED', 'NOT_FOUND'],
+    errors: ['INVALID_CODE', 'FACTOR_EXISTS', 'FACTOR_CHANGED', 'NOT_FOUND', 'SECOND_FACTOR_REQUIRED'],
   },
   'POST /api/user/second-factor/recovery-codes': {
     id: 'renewRecoveryCodes',
     summary: 'Replace the recovery codes',
-    errors: ['INVALID_CODE', 'FACTOR_CHANGED', 'NOT_FOUND'],
+    errors: ['INVALID_CODE', 'FACTOR_CHANGED', 'NOT_FOUND', 'SECOND_FACTOR_REQUIRED'],
   },
   'POST /api/user/second-factor/remove': {
     id: 'removeSecondFactor',
     summary: 'Remove the second factor',
-    errors: [...PROOF, 'INVALID_CODE', 'FACTOR_CHANGED', 'NOT_FOUND'],
+    errors: [...PROOF, 'INVALID_CODE', 'FACTOR_CHANGED', 'NOT_FOUND', 'SECOND_FACTOR_REQUIRED'],
   },
 };
 
@@ -225,23 +232,29 @@ export const otherLogins = {
   'POST /api/user/passkeys/begin': {
     id: 'beginAddingPasskey',
     summary: 'Begin to add a passkey',
-    errors: ['EMAIL_NOT_VERIFIED', 'TOO_MANY_PASSKEYS'],
+    errors: ['EMAIL_NOT_VERIFIED', 'TOO_MANY_PASSKEYS', 'SECOND_FACTOR_REQUIRED'],
   },
   'POST /api/user/passkeys': {
     id: 'addPasskey',
     summary: 'Add a passkey',
-    errors: ['EMAIL_NOT_VERIFIED', 'PASSKEY_EXPIRED', 'PASSKEY_REJECTED', 'TOO_MANY_PASSKEYS'],
+    errors: [
+      'EMAIL_NOT_VERIFIED',
+      'PASSKEY_EXPIRED',
+      'PASSKEY_REJECTED',
+      'TOO_MANY_PASSKEYS',
+      'SECOND_FACTOR_REQUIRED',
+    ],
   },
   'POST /api/user/passkeys/rename': {
     id: 'renamePasskey',
     summary: 'Rename a passkey',
-    errors: ['NOT_FOUND'],
+    errors: ['NOT_FOUND', 'SECOND_FACTOR_REQUIRED'],
   },
   'POST /api/user/passkeys/remove': {
     id: 'removePasskey',
     summary: 'Remove a passkey',
     description: 'An account with a password sends it, any other one needs a recent sign-in.',
-    errors: [...PROOF, 'NOT_FOUND', 'LAST_LOGIN_METHOD'],
+    errors: [...PROOF, 'NOT_FOUND', 'LAST_LOGIN_METHOD', 'SECOND_FACTOR_REQUIRED'],
   },
   'GET /api/auth/providers': { id: 'listProviders', summary: 'The providers at which users can sign in' },
   'GET /api/auth/login/:provider': {

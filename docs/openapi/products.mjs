@@ -113,7 +113,7 @@ const SAAS_GUARDS = {
   user: [...USER, ...PEOPLE_ONLY],
   owner: [...USER, ...PEOPLE_ONLY],
   'recent-user': [...USER, ...PEOPLE_ONLY, 'REAUTHENTICATION_REQUIRED'],
-  admin: ['UNAUTHENTICATED', 'ADMIN_NOT_CONFIGURED', 'RATE_LIMITED'],
+  admin: ['UNAUTHENTICATED', 'ADMIN_NOT_CONFIGURED', 'RATE_LIMITED', 'REAUTHENTICATION_REQUIRED'],
   metrics: ['UNAUTHENTICATED', 'ADMIN_NOT_CONFIGURED', 'RATE_LIMITED'],
   cron: ['UNAUTHENTICATED'],
 };
@@ -215,7 +215,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
     ...(usesSessionCookie(route) ? ['ORIGIN_NOT_ALLOWED'] : []),
     ...(refusesImpersonators(route) ? ['IMPERSONATED'] : []),
     ...(concernsOwner(route) ? ['ORGANIZATION_NOT_FOUND', 'ROLE_REQUIRED'] : []),
-    ...(route.config.access === 'admin' && route.method !== 'GET' ? ['CSRF_REJECTED'] : []),
+    ...(route.config.access === 'admin' && route.method !== 'GET' ? ['CSRF_REJECTED', 'FORBIDDEN'] : []),
     ...(route.url.startsWith('/api/') && !route.config.duringMaintenance ? ['MAINTENANCE'] : []),
   ],
   errorSchema: (codes) => ({

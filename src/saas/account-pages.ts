@@ -14,7 +14,9 @@ import type { AccountSources, Person } from '../shared/account-pages/sources.js'
 import type { SaasBase } from './base.js';
 import { refuseImpersonator } from './guards.js';
 import type { SaasModules } from './modules.js';
+import type { SaasOperators } from './operators.js';
 import type { UserPagesModule } from './pages/module.js';
+import { settingsErrors } from './settings/errors.js';
 
 /** The pages for users, below the path of the account page. */
 export type AccountPages = NonNullable<Awaited<ReturnType<typeof openAccountPages>>>;
@@ -23,7 +25,7 @@ export type AccountPages = NonNullable<Awaited<ReturnType<typeof openAccountPage
 export async function openAccountPages(base: SaasBase, modules: SaasModules) {
   const { context, values, publicUrl, mountedAt, below, accountHref: path, secrets, origins } = base;
   const { auth, billing, settings, loginProviders, agents, passkeys, keys, messages, pages } = modules;
-  const { organizations, users } = modules;
+  const { organizations, users, operators } = modules;
   if (!values.accountPages) return undefined;
   const [{ createAccountModule }, { createUserPagesModule }] = await Promise.all([
     import('../shared/account-pages/module.js'),
@@ -46,6 +48,11 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
     passkeys: passkeys && { ...passkeys.flows, script },
     billing: values.paymentSecretKey === undefined ? undefined : billing,
     organizations,
+    operators,
+    async admitSignIn({ id }) {
+      if ((await settings.service.current()).maintenanceMode && !(await operators.roleOf(id)))
+        throw settingsErrors.MAINTENANCE();
+    },
     userFields: users.userFields,
     changeProfile: users.directory.changeProfile,
     sessionCookie: auth.sessionCookie,
@@ -75,7 +82,9 @@ export async function openAccountPages(base: SaasBase, modules: SaasModules) {
     handleLabel: message('user-address.label'),
     sections: userPages.sections,
     sources: sourcesOf(modules, identityOf, script),
-    signIn: signInOf(userPages, context, { identities, pages, path, secret: values.jwtRefreshSecret }),
+    signIn: signInOf(userPages, context, {
+      ...{ identities, pages, path, operators, secret: values.jwtRefreshSecret },
+    }),
   });
 
   return {
@@ -91,6 +100,7 @@ interface SignInOptions {
   /** Gets the user and session of an admitted request. */
   identities: WeakMap<Person | FastifyRequest, Identity>;
   pages: Pages;
+  operators: Pick<SaasOperators, 'protectFactors'>;
   path(): string;
   /** Binds the tokens of forms to a session, whose ID is not secret. */
   secret: string;
@@ -100,7 +110,7 @@ interface SignInOptions {
 function signInOf(
   { sessions, signInPages, pagesWithQuery }: UserPagesModule,
   { clock }: ModuleContext,
-  { identities, pages, path, secret }: SignInOptions,
+  { identities, pages, path, operators, secret }: SignInOptions,
 ): AccountModuleOptions['signIn'] {
   return {
     async userOf(request, reply) {
@@ -116,6 +126,7 @@ function signInOf(
         ...(!hasPassword && { passkeyOnly: true as const }),
       };
       for (const key of [principal, request]) identities.set(key, identity);
+      await operators.protectFactors(identity, request);
       const token = createHmac('sha256', secret).update(`forms of ${session.id}`).digest('base64url');
       const { impersonator } = session;
       if (impersonator) {

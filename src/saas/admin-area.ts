@@ -18,7 +18,7 @@ import { Member } from './organizations/schemas.js';
 /** The admin area, which shows and changes what all domains store. */
 export function createAdminArea(base: SaasBase, modules: SaasModules) {
   const { context, config, values, runtime } = base;
-  const { users, auth, billing, email, settings, webhooks, pages, organizations } = modules;
+  const { users, auth, billing, email, settings, webhooks, pages, organizations, operators } = modules;
   if (runtime.adminPath !== false) context.jobs.add('active-users', auth.activity.job);
   return createAdminModule(context, {
     config: values,
@@ -58,6 +58,9 @@ export function createAdminArea(base: SaasBase, modules: SaasModules) {
     endpoints: webhooks?.adminPlugin,
     installation: describeInstallation(config),
     pages,
+    operators,
+    signOutHref: operators.signOutHref,
+    secret: values.jwtRefreshSecret,
   });
 }
 
@@ -108,6 +111,7 @@ function userAdministrationOf(
     suspension: users.suspension,
     userRoles: users.userRoles,
     setRoles: users.setRoles,
+    setOperatorRole: users.setOperatorRole,
     userFields: users.userFields,
     update: auth.service.update,
     impersonationHref:

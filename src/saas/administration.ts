@@ -21,6 +21,7 @@ import { billingOwners } from './billing-owners.js';
 import { saasSchema, validatePlans } from './options.js';
 import { organizationCollections } from './organizations/store.js';
 import { createSettingsModule } from './settings/module.js';
+import { createHasFactor } from './sign-in-methods.js';
 import { createBasicUserApi } from './user-api.js';
 import { createWebhookOutbox } from './webhooks/outbox.js';
 import { deliveryCollection, endpointCollection } from './webhooks/store.js';
@@ -30,6 +31,8 @@ import { deliveryCollection, endpointCollection } from './webhooks/store.js';
  * the store of `DATABASE_URI`, even while the server runs. They run no jobs: the server delivers the events about users that they
  * leave in the outbox of webhooks.
  */
+
+export { OPERATOR_ROLES, type OperatorRole } from '../shared/console-kit/roles.js';
 
 export type UserAdministration = Awaited<ReturnType<typeof openUserAdministration>>;
 
@@ -60,6 +63,7 @@ export async function openUserAdministration(
     ...api,
     import: users.import,
     list: users.directory.list,
+    setOperatorRole: users.setOperatorRole,
     /** Closes an account at once; the server, which has the configuration for it, deletes it within a minute. */
     delete: (id: string) => close({ id, deletingAt: null }, auditActor()),
     async grant(...[by, given]: Parameters<typeof api.grant>) {
@@ -163,6 +167,7 @@ function createModules(store: Store, { values, production, warn }: CommandOption
     profileMark: () => ({}),
     profileChanged: NO_EFFECT,
     customers: billing.customers,
+    hasFactor: createHasFactor(store),
     event: events.event,
     userRoles: values.userRoles,
   });

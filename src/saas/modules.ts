@@ -8,6 +8,7 @@ import type { BillingModule } from './billing/module.js';
 import type { SaasEventBus } from './events.js';
 import type { SaasKeys } from './keys.js';
 import type { LoginProvidersModule } from './login-providers/module.js';
+import type { SaasOperators } from './operators.js';
 import type { SaasOrganizations } from './organizations.js';
 import type { SettingsModule } from './settings/module.js';
 import type { SaasPasskeys, SaasSecondFactors } from './sign-in-methods.js';
@@ -25,6 +26,7 @@ export interface SaasModules {
   billing: BillingModule;
   users: UsersModule;
   auth: AuthModule;
+  operators: SaasOperators;
   secondFactors: SaasSecondFactors | undefined;
   loginProviders: LoginProvidersModule | undefined;
   passkeys: SaasPasskeys | undefined;

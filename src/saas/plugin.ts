@@ -20,6 +20,7 @@ import { createDecorator } from './decorator.js';
 import { openDirectory } from './directory.js';
 import { createEventBus } from './events.js';
 import { openKeys } from './keys.js';
+import { createOperators } from './operators.js';
 import { type ResolvedSaas, resolveSaas, returnPathOf, type SaasBackendOptions } from './options.js';
 import { organizationCollections } from './organizations/store.js';
 import { openOrganizations } from './organizations.js';
@@ -27,6 +28,7 @@ import { registerSaasRoutes } from './routes.js';
 import { createSettingsModule, openCustomSettings } from './settings/module.js';
 import {
   createFindActiveUser,
+  createHasFactor,
   createReadUser,
   openEmailLogin,
   openLoginProviders,
@@ -120,6 +122,7 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
     profileMark: billing.profileMark,
     profileChanged: billing.profileChanged,
     customers: billing.customers,
+    hasFactor: createHasFactor(context.store),
     userRoles: values.userRoles,
     declaredFields: runtime.userFields,
   });
@@ -159,7 +162,9 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
   const agents = await openAgents(base, { findUser, events, readUser, name: brand.name, people });
   const organizations = await openOrganizations(base, { billing, users, auth, events, email });
   const keys = await openKeys(base, { auth, organizations, readUser, findUser });
-  return { billing, users, secondFactors, auth, loginProviders, passkeys, agents, organizations, keys };
+  const operators = createOperators(base, auth);
+  const signIn = { auth, secondFactors, loginProviders, passkeys, operators };
+  return { billing, users, ...signIn, agents, organizations, keys };
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { registerCors } from '../core/http/cors.js';
 import { responseRules } from '../core/http/host-context.js';
+import { personOf } from '../core/http/identity.js';
 import { createRouteDescriptions, type DescribeRoute, openApiPlugin } from '../core/http/openapi.js';
 import { isForm, type Pages, wantsPage } from '../core/http/pages.js';
 import { access, type PluginRules, registerRoutes, routeRules } from '../core/http/routes.js';
@@ -51,15 +52,16 @@ export async function registerSaasRoutes(
 ): Promise<Mounted['metrics']> {
   const { fastify, context, runtime } = base;
   const metrics = base.values.metrics ? context.metrics : undefined;
-  const { admin, accountPages, agents } = modules;
+  const { admin, accountPages, agents, operators } = modules;
   const byPeopleThemselves = (guard: UserGuard) => async (request: FastifyRequest) => {
     await guard(request);
     refuseImpersonator(request.saas, request);
+    if (request.saas.session) await operators.protectFactors(personOf(request.saas), request);
   };
   const guards = {
     user: byPeopleThemselves(callers.requireUser),
     owner: byPeopleThemselves(callers.requireOwner),
-    'recent-user': saas.requireRecentAuth(),
+    'recent-user': byPeopleThemselves(saas.requireRecentAuth()),
     admin: await admin.createGuard(fastify),
     cron: cronGuard(base.values.cronSecret),
   };

@@ -3,8 +3,9 @@ import { reportedSource } from '../core/http/request-details.js';
 import type { RequestSource } from '../core/http/routes.js';
 import { DAY } from '../core/kernel/clock.js';
 import { createExpiryPurge } from '../core/ops/purge.js';
-import { type ChangeSource, refuseMissingKey } from '../shared/factors/store.js';
-import { contributePasskeys, viewOf } from '../shared/passkeys/store.js';
+import type { Store } from '../core/storage/collection.js';
+import { type ChangeSource, factorCollection, refuseMissingKey } from '../shared/factors/store.js';
+import { contributePasskeys, passkeyCollection, viewOf } from '../shared/passkeys/store.js';
 import { DIRECTORY } from './agents/schemas.js';
 import type { SessionDependencies } from './auth/dependencies.js';
 import { authErrors } from './auth/errors.js';
@@ -41,6 +42,14 @@ export const createReadUser = (users: Users, mails: AccountMails) => async (id: 
       mails.accessChanged(`agents-${change}`, user, source),
   };
 };
+
+/** Whether a user has a passkey or a second factor, also without the options for them. */
+export function createHasFactor(store: Store) {
+  const [factors, passkeys] = [factorCollection(store), passkeyCollection(store)];
+  return async (id: string): Promise<boolean> =>
+    (await factors.findOne({ id }))?.confirmedAt !== undefined ||
+    (await passkeys.findOne({ account: id })) !== null;
+}
 
 /** Finds the users for whom programs act. */
 export type FindActiveUser = ReturnType<typeof createFindActiveUser>;

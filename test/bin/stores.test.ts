@@ -70,6 +70,7 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'user unsuspend': ['ada@example.test'],
   'user grant': ['ada@example.test', 'pro'],
   'user roles': ['ada@example.test', 'none'],
+  'user operator-role': ['ada@example.test', 'owner'],
 };
 /** Commands that create a store, or use none. Those of `store` name theirs as arguments: see their own tests. */
 const OTHERS = [

@@ -78,7 +78,7 @@ export function writeActor({ by, actor }: Pick<AuditView, 'by' | 'actor'>): stri
 
 /** The operator who made a change, and from where. */
 export interface Operator {
-  /** As it signs in to the admin area. */
+  /** The user name of the credentials, or the ID of a user with a role. */
   name: string;
   /** The address of the request. */
   ip: string;

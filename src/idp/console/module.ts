@@ -28,7 +28,7 @@ export function createConsoleModule(
     // Bound to the session, so that a form ends with it.
     tokensOf: (request) => createFormTokens({ secret: operatorOf(request).token, clock }),
     nameOf: (request) => operatorOf(request).principal.handle,
-    signOutPath: '../logout',
+    signOutHrefOf: (_request, root) => `${root}../logout`,
   });
   return {
     /** The access levels of the routes below. */

@@ -6,24 +6,27 @@ import { secretsEqual } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
 import { consoleErrors } from '../../shared/console-kit/errors.js';
+import type { OperatorSessions } from '../operators/guard.js';
 import { adminErrors } from './errors.js';
 
 const CHALLENGE = { 'www-authenticate': 'Basic realm="admin", charset="UTF-8"' };
 
 export interface AdminGuardOptions {
   username: string;
-  /** `undefined` disables the admin area. */
+  /** `undefined` disables the credentials. */
   password: string | undefined;
   audit: Audit;
   attempt: Throttle['attemptAsOperator'];
+  /** Users with a role, who have sessions. */
+  operators?: Pick<OperatorSessions, 'admit'>;
 }
 
 /**
- * HTTP Basic authentication of the admin area. Browsers add the credentials to cross-site requests, too, so every change
+ * HTTP Basic authentication of the admin area, beside the sessions of operators. Browsers add credentials and cookies to cross-site requests, too, so every change
  * needs a header that another site cannot set without a CORS preflight.
  */
 export async function createAdminGuard(parent: FastifyInstance, options: AdminGuardOptions): Promise<Guard> {
-  const { username, password, audit, attempt } = options;
+  const { username, password, audit, attempt, operators } = options;
   const authenticate = await registerBasicAuth(parent, async (givenName, givenPassword) => {
     // Both are always compared, so that the duration does not disclose which one is wrong.
     const matches = [secretsEqual(givenName, username), secretsEqual(givenPassword, password ?? '')];
@@ -31,6 +34,12 @@ export async function createAdminGuard(parent: FastifyInstance, options: AdminGu
   });
 
   return async (request, reply) => {
+    const isChange = request.method !== 'GET' && request.method !== 'HEAD';
+    if (operators && request.headers.authorization === undefined) {
+      const admission = await operators.admit(request, reply);
+      if (admission === true && isChange) rejectCrossSite(request);
+      if (admission !== false) return;
+    }
     if (password === undefined) throw adminErrors.ADMIN_NOT_CONFIGURED();
     const { ip } = requestSource(request);
     // A first visit has no credentials and does not count as a failed attempt.
@@ -45,7 +54,7 @@ export async function createAdminGuard(parent: FastifyInstance, options: AdminGu
         return isAuthenticated;
       }));
     if (!isOperator) throw httpErrors.UNAUTHENTICATED({ headers: CHALLENGE });
-    if (request.method !== 'GET' && request.method !== 'HEAD') rejectCrossSite(request);
+    if (isChange) rejectCrossSite(request);
   };
 }
 

@@ -76,6 +76,7 @@ export async function mailsPlugin(
     consequences:
       'The e-mail is queued with all its attempts, for a day at least. Links to sign in or to confirm an address are never sent again: send a new one from the page of the user.',
     button: 'Send again',
+    role: 'support',
     find: ({ id = '' }) => mails.find(id),
     run: ({ id }, _fields, by) => mails.retry(id, by),
     done: 'The e-mail was queued.',

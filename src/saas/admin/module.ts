@@ -4,6 +4,8 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import { createConsole } from '../../shared/console-kit/console.js';
 import { createFormTokens } from '../../shared/console-kit/forms.js';
 import { DEFAULT_PERIOD } from '../../shared/console-kit/periods.js';
+import { namedOperatorOf } from '../../shared/console-kit/roles.js';
+import type { OperatorSessions } from '../operators/guard.js';
 import { createAdminGuard } from './guard.js';
 import { readFigures } from './overview.js';
 import { type AdminSources, adminPlugin, sectionsOf } from './plugin.js';
@@ -17,15 +19,22 @@ export interface AdminModuleOptions extends AdminSources {
   config: AdminConfiguration;
   publicUrl: () => string;
   pages: Pages;
+  operators: OperatorSessions;
+  /** Where operators sign out. */
+  signOutHref(): string;
+  /** Binds the forms of an operator to a session, whose ID is not secret. */
+  secret: string;
 }
 
 export function createAdminModule(
   context: ModuleContext,
-  { config, publicUrl, pages, ...sources }: AdminModuleOptions,
+  { config, publicUrl, pages, operators, signOutHref, secret, ...sources }: AdminModuleOptions,
 ) {
   const { audit, throttle, clock, backgroundTasks } = context;
   const { adminUsername: username, adminPassword: password } = config;
   const formTokens = createFormTokens({ secret: `${username}:${password ?? ''}`, clock });
+  const tokensOf = ({ sessionId }: { sessionId: string }) =>
+    createFormTokens({ secret: `${secret}:${sessionId}`, clock });
   const console = createConsole({
     title: 'Administration',
     sections: sectionsOf(sources),
@@ -34,16 +43,21 @@ export function createAdminModule(
     pages,
     clock,
     publicUrl,
-    tokensOf: () => formTokens,
+    tokensOf(request) {
+      const named = namedOperatorOf(request);
+      return named ? tokensOf(named) : formTokens;
+    },
     nameOf: () => username,
+    signOutHrefOf: (request) => (namedOperatorOf(request) ? signOutHref() : undefined),
   });
   const trendsOf = createTrends(sources.overview, { clock, backgroundTasks, console });
   const createGuard =
-    (attempt: typeof throttle.attemptAsOperator) => (parent: Parameters<typeof createAdminGuard>[0]) =>
-      createAdminGuard(parent, { username, password, audit, attempt });
+    (attempt: typeof throttle.attemptAsOperator, sessions?: { operators: OperatorSessions }) =>
+    (parent: Parameters<typeof createAdminGuard>[0]) =>
+      createAdminGuard(parent, { username, password, audit, attempt, ...sessions });
   return {
     /** Registers @fastify/basic-auth in an encapsulated context of `parent`. */
-    createGuard: createGuard(throttle.attemptAsOperator),
+    createGuard: createGuard(throttle.attemptAsOperator, { operators }),
     /** The same for a route that has to respond while the store fails. */
     createGuardForOutages: createGuard(throttle.attemptAsOperatorInOutage),
     plugin: (fastify: FastifyTypebox) => adminPlugin(fastify, { ...sources, console, clock, trendsOf }),

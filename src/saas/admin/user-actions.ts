@@ -7,11 +7,13 @@ import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import type { Operator } from '../../core/ops/audit.js';
 import { actionsOn, type Input, registerAction } from '../../shared/console-kit/actions.js';
 import type { Console } from '../../shared/console-kit/console.js';
+import { OPERATOR_ROLES, type OperatorRole } from '../../shared/console-kit/roles.js';
 import type { FactorService } from '../../shared/factors/service.js';
 import type { PasskeyService } from '../../shared/passkeys/service.js';
 import type { AccountAdministration } from '../auth/users/administration.js';
 import type { AccountDeletion } from '../auth/users/deletion.js';
 import type { FieldInput, UserFieldRules } from '../auth/users/fields.js';
+import type { SetOperatorRole } from '../auth/users/operator-role.js';
 import type { SetRoles } from '../auth/users/role-change.js';
 import type { Suspension } from '../auth/users/suspension.js';
 import type { UserUpdate } from '../auth/users/user-update.js';
@@ -29,6 +31,7 @@ export interface UserAdministration {
   /** Those of the application; undefined if it has none. */
   userRoles: readonly string[] | undefined;
   setRoles: SetRoles;
+  setOperatorRole: SetOperatorRole;
   /** Those that the host declares; absent without the option. */
   userFields: UserFieldRules | undefined;
   update: UserUpdate['update'];
@@ -67,48 +70,6 @@ const NoteTime = Type.String({ accepts: 'the time of the note that was read', pa
 /** Longer than the provider takes, which is called several times. */
 export const PROVIDER_TIMEOUT_MS = 20_000;
 
-/** The links of the user page to the actions that apply to a user. */
-export function linksTo(
-  {
-    id,
-    state,
-    emailVerified,
-    granted,
-    secondFactorSince,
-    passkeys,
-  }: OperatedUser & { secondFactorSince: string | null; passkeys: number },
-  { resync, userRoles, userFields, impersonationHref }: UserAdministration,
-) {
-  const isActive = state === 'active';
-  const links: [verb: string, label: string, applies: boolean, menu?: string][] = [
-    ['send-reset', 'Send a password link', isActive, 'Send a link'],
-    ['send-verification', 'Send a verification link', isActive && !emailVerified, 'Send a link'],
-    ['grant', granted === null ? 'Grant a plan' : 'Change the granted plan', true, 'Billing'],
-    ['revoke-grant', 'Withdraw the granted plan', granted !== null, 'Billing'],
-    ['resync', 'Sync with the payment provider', resync !== undefined, 'Billing'],
-    ['rename', 'Change name', true],
-    ['note', 'Edit the note', state !== 'deleting'],
-    ['roles', 'Change roles', userRoles !== undefined],
-    ['fields', 'Change fields', userFields !== undefined],
-    [impersonationHref?.(id) ?? '', 'Sign in as this user', impersonationHref !== undefined && isActive],
-    ['end-sessions', 'End all sessions', isActive],
-    ['unsuspend', 'Lift the suspension', state === 'suspended'],
-    ['remove-second-factor', 'Remove the second factor', secondFactorSince !== null, DANGEROUS],
-    ['remove-passkeys', 'Remove the passkeys', passkeys > 0, DANGEROUS],
-    ['suspend', 'Suspend', isActive, DANGEROUS],
-    ['delete', 'Delete', true, DANGEROUS],
-  ];
-  return links
-    .filter(([, , applies]) => applies)
-    .map(([verb, label, , menu = 'More']) => ({
-      href: verb.startsWith('/') ? verb : `${id}/${verb}`,
-      label,
-      ...(menu === DANGEROUS ? { isDangerous: true } : { menu }),
-    }));
-}
-
-const DANGEROUS = 'dangerous';
-
 export async function userActionsPlugin(
   fastify: FastifyTypebox,
   { console, users, clock }: { console: Console; users: UserAdministration; clock: Clock },
@@ -119,12 +80,14 @@ export async function userActionsPlugin(
     section: 'users',
     find: ({ id = '' }) => directory.findOperated(id),
     returnTo: ({ id }) => `users/${id}`,
+    roleOn: onlyOwnersOn,
   });
 
   await register('rename', {
     title: ({ email }) => `Change the name of ${email}`,
     consequences: 'The name is shown to the user and at the payment provider. An empty one removes it.',
     button: 'Change name',
+    role: 'support',
     fields: Type.Object({ name: Type.Optional(OptionalName) }),
     inputs: [{ name: 'name', label: 'New name', maxLength: 200 }],
     values: ({ name }) => ({ name: name ?? '' }),
@@ -137,6 +100,7 @@ export async function userActionsPlugin(
     consequences:
       'Operators see it on the page of the user. It is part of the data that the user can export.',
     button: 'Save note',
+    role: 'support',
     fields: Type.Object({ note: Type.Optional(Note), replaces: Type.Optional(NoteTime) }),
     inputs: [
       { name: 'replaces', label: 'Note of', type: 'hidden' },
@@ -182,6 +146,24 @@ export async function userActionsPlugin(
     });
   }
 
+  await register('operator-role', {
+    title: ({ email }) => `Change the role of ${email} in the admin area`,
+    consequences:
+      'From the next request on, the user may do here what the role permits, after a sign-in with a passkey or a second factor. Without a role, the area is closed to the user; change ADMIN_PASSWORD, too, if the user knows it.',
+    button: 'Change role',
+    fields: Type.Object({ role: Type.Enum(['none', ...OPERATOR_ROLES]) }),
+    inputs: [
+      {
+        ...{ name: 'role', label: 'Role', isRequired: true },
+        hint: 'Read-only sees everything; support helps users; owner may do everything.',
+        options: ['none', ...OPERATOR_ROLES].map((value) => ({ value, label: value })),
+      },
+    ],
+    values: ({ operatorRole = 'none' }) => ({ role: operatorRole }),
+    run: ({ id }, { role }, by) => users.setOperatorRole({ id }, role === 'none' ? undefined : role, by),
+    done: 'The role was changed.',
+  });
+
   await register('suspend', {
     title: ({ email }) => `Suspend ${email}`,
     consequences:
@@ -201,6 +183,7 @@ export async function userActionsPlugin(
   });
 
   await register('send-reset', {
+    role: 'support',
     title: ({ email }) => `Send a password link to ${email}`,
     consequences: 'The user gets a link by e-mail that sets a new password. Earlier links become invalid.',
     button: 'Send link',
@@ -209,6 +192,7 @@ export async function userActionsPlugin(
   });
 
   await register('send-verification', {
+    role: 'support',
     title: ({ email }) => `Send a verification link to ${email}`,
     consequences: 'The user gets a link by e-mail that verifies the address. Earlier links become invalid.',
     button: 'Send link',
@@ -260,6 +244,7 @@ export async function userActionsPlugin(
   });
 
   await register('end-sessions', {
+    role: 'support',
     title: ({ email }) => `End all sessions of ${email}`,
     consequences: 'From the next request on, the user has to sign in again on every device.',
     button: 'End all sessions',
@@ -271,16 +256,25 @@ export async function userActionsPlugin(
   await registerAction(fastify, console, {
     path: 'users/:id/sessions/:session/end',
     section: 'users',
+    role: 'support',
     title: ({ id }) => `End session ${id}`,
     consequences: 'From the next request on, the user has to sign in again on this device.',
     button: 'End session',
     isDestructive: true,
-    find: async ({ id = '', session = '' }) => ({ ...(await accounts.findSession(id, session)), userId: id }),
+    async find({ id: userId = '', session = '' }) {
+      const { operatorRole } = await directory.findOperated(userId);
+      return { ...(await accounts.findSession(userId, session)), userId, operatorRole };
+    },
     run: ({ userId, id }, _, by) => accounts.endSession(userId, id, by),
     done: 'The session has ended.',
     returnTo: ({ userId }) => `users/${userId}`,
+    roleOn: ({ operatorRole }) => operatorRole && 'owner',
   });
 }
+
+/** Nobody but an owner changes the account of an operator, and so gets nearer to its role. */
+export const onlyOwnersOn = ({ operatorRole }: { operatorRole?: OperatorRole | undefined }) =>
+  operatorRole && ('owner' as const);
 
 /** As errors name it. */
 const inputName = (name: string): string => `fields.${name}`;
@@ -327,6 +321,7 @@ export async function registerPlanActions<Owner extends Pick<OperatedUser, 'id' 
 
   if (resync) {
     await register('resync', {
+      role: 'support',
       title: (owner) => `Sync with the payment provider: ${nameOf(owner)}`,
       consequences: `The subscriptions of the ${kind} are read from the payment provider and replace the stored ones.`,
       button: 'Sync',

@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import type { Clock } from '../../core/kernel/clock.js';
 import type { BulkAction } from '../../shared/console-kit/actions.js';
-import { grantForm, grantOf, type UserAdministration } from './user-actions.js';
+import { grantForm, grantOf, onlyOwnersOn, type UserAdministration } from './user-actions.js';
 import type { OperatedUser } from './users.js';
 
 /** What the operator can do with all users that a search or a filter shows. */
@@ -16,6 +16,8 @@ export function bulkUserActions(
     {
       verb: 'send-verification',
       label: 'Send a verification link',
+      role: 'support',
+      roleOn: onlyOwnersOn,
       button: 'Send links',
       consequences:
         'Each user whose address is not verified gets a link by e-mail. Earlier links become invalid.',
@@ -36,6 +38,8 @@ export function bulkUserActions(
     {
       verb: 'end-sessions',
       label: 'End all sessions',
+      role: 'support',
+      roleOn: onlyOwnersOn,
       button: 'End all sessions',
       isDestructive: true,
       consequences: 'From the next request on, each user has to sign in again on every device.',

@@ -12,7 +12,8 @@ import type { SubscriptionRecord } from '../billing/records.js';
 import type { Purchase } from '../billing/schemas.js';
 import type { OperatedOrganization } from '../organizations/administration.js';
 import { subscriptionLinks } from './billing-actions.js';
-import { linksTo, type UserAdministration, userActionsPlugin } from './user-actions.js';
+import { type UserAdministration, userActionsPlugin } from './user-actions.js';
+import { linksTo } from './user-links.js';
 import {
   createUserSections,
   purchaseColumns,
@@ -20,7 +21,7 @@ import {
   type UserSectionSources,
 } from './user-sections.js';
 import { readTimeline } from './user-timeline.js';
-import { OperatedUser } from './users.js';
+import { createNameOfUser, OperatedUser } from './users.js';
 
 export interface UserPageOptions {
   console: Console;
@@ -82,7 +83,8 @@ export async function userPagePlugin(
 ): Promise<void> {
   const { directory, accounts, secondFactors } = users;
   const params = Parameters;
-  const sections = createUserSections(sources);
+  const nameOf = createNameOfUser(directory);
+  const sections = createUserSections(sources, nameOf);
   const idOf = (request: FastifyRequest) => (request.params as { id: string }).id;
 
   const read = async (id: string): Promise<UserDetails> => {
@@ -123,7 +125,7 @@ export async function userPagePlugin(
       const first = { ownerId: id, limit: LISTED, after: undefined };
       const [held, timeline, { previous, next }, ...tables] = await Promise.all([
         sources.billing.subscriptions(first),
-        readTimeline(sources, id),
+        readTimeline(sources, id, nameOf),
         directory.neighbours(user),
         ...shown.map((one) => sectionView(one, id, root)),
       ]);
@@ -133,7 +135,7 @@ export async function userPagePlugin(
         isPerson: true,
         answer: answerOf(user, held.items),
         timeline,
-        note: user.note ?? false,
+        note: user.note ? { ...user.note, by: (await nameOf(user.note.by)) ?? user.note.by } : false,
         neighbours: {
           label: 'Users in the order of the list',
           previous: previous ?? false,
@@ -282,6 +284,7 @@ function factsOf(
   return [
     { label: 'ID', text: id, isCode: true },
     { label: 'Signed up', time: createdAt },
+    { label: 'Role in the admin area', text: user.operatorRole ?? null },
     { label: 'Roles', text: roles ? roles.join(', ') || 'none' : null },
     ...(userFields?.inputs ?? []).map(({ name, label }) => {
       const value = (user.fields as Record<string, unknown> | undefined)?.[name];

@@ -1,7 +1,13 @@
 import type { TSchema } from 'typebox';
 import { writeAmount } from '../../core/kernel/currencies.js';
-import { type AuditView, type ListedAudit, toAuditView, writeActor } from '../../core/ops/audit.js';
-import { writeDetail } from '../../shared/console-kit/audit.js';
+import { type ListedAudit, toAuditView } from '../../core/ops/audit.js';
+import {
+  type NamedRecord,
+  type NameOf,
+  withNames,
+  writeDetail,
+  writeNamedActor,
+} from '../../shared/console-kit/audit.js';
 import type { Column } from '../../shared/console-kit/lists.js';
 import type { EmailService, MailSummary } from '../../shared/email/service.js';
 import type { PurchaseList } from '../billing/purchases.js';
@@ -60,10 +66,10 @@ const mailColumns: readonly Column<MailSummary>[] = [
   { label: 'Created', text: ({ createdAt }) => createdAt, kind: 'time' },
 ];
 
-const auditColumns: readonly Column<AuditView>[] = [
+const auditColumns: readonly Column<NamedRecord>[] = [
   { label: 'Time', text: ({ at }) => at, kind: 'time' },
   { label: 'Event', text: ({ event }) => event, kind: 'code' },
-  { label: 'By', text: writeActor },
+  { label: 'By', text: writeNamedActor },
   { label: 'From', text: ({ ip }) => ip, kind: 'code' },
   { label: 'Detail', text: ({ detail }) => writeDetail(detail) },
 ];
@@ -108,7 +114,10 @@ export function sectionsOfOwner(
 }
 
 /** What the other domains store about a user: the first rows, with links to the lists. */
-export function createUserSections(sources: UserSectionSources): readonly UserSection<never>[] {
+export function createUserSections(
+  sources: UserSectionSources,
+  nameOf: NameOf,
+): readonly UserSection<never>[] {
   const { mails, audit, organizations } = sources;
   return [
     ...(organizations
@@ -133,16 +142,19 @@ export function createUserSections(sources: UserSectionSources): readonly UserSe
       title: 'Failed sign-ins',
       columns: auditColumns,
       read: async (id, limit) =>
-        (await firstOf(audit.listOf(id), SEARCHED))
-          .filter(({ event }) => FAILED_SIGN_INS.has(event))
-          .slice(0, limit)
-          .map(toAuditView),
+        withNames(
+          (await firstOf(audit.listOf(id), SEARCHED))
+            .filter(({ event }) => FAILED_SIGN_INS.has(event))
+            .slice(0, limit)
+            .map(toAuditView),
+          nameOf,
+        ),
       empty: `None is among the newest ${SEARCHED} records about the user.`,
     }),
     section({
       title: 'Audit',
       columns: auditColumns,
-      read: async (id, limit) => (await firstOf(audit.listOf(id), limit)).map(toAuditView),
+      read: async (id, limit) => withNames((await firstOf(audit.listOf(id), limit)).map(toAuditView), nameOf),
       empty: 'No record about the user is stored.',
       path: (id) => `audit?q=${id}`,
     }),

@@ -1,6 +1,12 @@
 import { writeAmount } from '../../core/kernel/currencies.js';
-import { type AuditView, toAuditView, writeActor } from '../../core/ops/audit.js';
-import { writeDetail } from '../../shared/console-kit/audit.js';
+import { toAuditView } from '../../core/ops/audit.js';
+import {
+  type NamedRecord,
+  type NameOf,
+  withNames,
+  writeDetail,
+  writeNamedActor,
+} from '../../shared/console-kit/audit.js';
 import type { TimelineEntry } from '../../shared/console-kit/details.js';
 import { sentenceCase } from '../../shared/console-kit/marks.js';
 import type { MailSummary } from '../../shared/email/service.js';
@@ -14,13 +20,15 @@ const SHOWN = 15;
 export async function readTimeline(
   { audit, billing, mails }: UserSectionSources,
   userId: string,
+  nameOf: NameOf,
 ): Promise<TimelineEntry[]> {
   const [records, payments, sent] = await Promise.all([
     firstOf(audit.listOf(userId), SHOWN),
     billing.payments({ ownerId: userId, limit: SHOWN, after: undefined }),
     firstOf(mails.listByUser(userId), SHOWN),
   ]);
-  return [...records.map(toAuditView).map(ofRecord), ...payments.items.map(ofPayment), ...sent.map(ofMail)]
+  const named = await withNames(records.map(toAuditView), nameOf);
+  return [...named.map(ofRecord), ...payments.items.map(ofPayment), ...sent.map(ofMail)]
     .sort((one, other) => other.at.localeCompare(one.at))
     .slice(0, SHOWN);
 }
@@ -48,10 +56,10 @@ const SENTENCES: Record<string, readonly [text: string, tone?: TimelineEntry['to
   'impersonation.started': ['An operator signed in as this user', 'warn'],
 };
 
-function ofRecord(record: AuditView): TimelineEntry {
+function ofRecord(record: NamedRecord): TimelineEntry {
   const { at, event, ip, detail, count } = record;
   const [text = sentenceCase(event.replaceAll('-', ' ')), tone] = SENTENCES[event] ?? [];
-  const by = writeActor(record);
+  const by = writeNamedActor(record);
   const parts = [by === null ? null : `by ${by}`, writeDetail(detail), ip].filter((part) => part !== null);
   return {
     at,

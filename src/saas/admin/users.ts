@@ -5,6 +5,7 @@ import type { BulkAction } from '../../shared/console-kit/actions.js';
 import { registerBulkActions } from '../../shared/console-kit/bulk.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { ANY_PART, type Column, type List, registerList } from '../../shared/console-kit/lists.js';
+import { OPERATOR_ROLES } from '../../shared/console-kit/roles.js';
 import type { UserDirectory, UserState } from '../auth/users/users.js';
 import type { BillingRecords } from '../billing/records.js';
 
@@ -17,6 +18,8 @@ export const OperatedUser = Type.Object({
   hasPassword: Type.Boolean(),
   /** What operators have written. */
   note: Nullable(Type.Object({ text: Type.String(), by: Type.String(), at: Timestamp })),
+  /** In the admin area; absent for everybody but operators. */
+  operatorRole: Type.Optional(Type.Enum([...OPERATOR_ROLES])),
 });
 export type OperatedUser = Static<typeof OperatedUser>;
 
@@ -73,6 +76,7 @@ export async function usersPlugin(
           { value: 'suspended', label: 'Suspended' },
           { value: 'deleting', label: 'Being deleted' },
           { value: 'unverified', label: 'Address not verified' },
+          { value: 'operators', label: 'Operators' },
         ],
       },
     ],

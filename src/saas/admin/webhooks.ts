@@ -87,6 +87,7 @@ export async function webhooksPlugin(
     consequences:
       'The event is processed again. What is up to date already stays as it is, and nobody is notified a second time.',
     button: 'Replay',
+    role: 'support',
     find: ({ id = '' }) => events.find(id),
     run: ({ id }, _fields, by) => events.replay(id, by),
     done: 'The event was processed again. Its outcome is below.',

@@ -25,6 +25,7 @@ import { createSessionTokens } from './sessions/tokens.js';
 import { type PresentUser, type ProfileMark, sessionCollection, toUserView, type Users } from './store.js';
 import { createAccountExport, createOperatedExport, createSendExport } from './users/export.js';
 import { createUserFields, type UserFieldRules, type UserFields } from './users/fields.js';
+import { createSetOperatorRole } from './users/operator-role.js';
 import { createSetRoles } from './users/role-change.js';
 import { createSuspension } from './users/suspension.js';
 import { createUserLists } from './users/user-lists.js';
@@ -42,6 +43,8 @@ export interface UsersModuleOptions {
   profileMark: ProfileMark;
   profileChanged: Effect;
   customers: CustomerOwners;
+  /** Whether a user has a passkey or a second factor. */
+  hasFactor(id: string): Promise<boolean>;
   event: EventOf<AuthEvents>;
   /** Absent without the option. */
   userRoles?: readonly string[] | undefined;
@@ -70,6 +73,7 @@ export function createUsersModule(context: ModuleContext, options: UsersModuleOp
     userRoles,
     userFields,
     setRoles: createSetRoles({ ...dependencies, toManagedUser: directory.toManagedUser }),
+    setOperatorRole: createSetOperatorRole(dependencies),
     foreignHashes,
     presentUser,
     profileMark,

@@ -11,6 +11,7 @@ import type { Clock } from '../../core/kernel/clock.js';
 import { newId, type Random } from '../../core/kernel/secrets.js';
 import type { UsedLink } from '../../core/ops/used-links.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
+import type { OperatorRole } from '../../shared/console-kit/roles.js';
 import type { BilledRecord } from '../billing/owners.js';
 import type { UserFieldRules } from './users/fields.js';
 import { publicMetadataOf, type StoredMetadata } from './users/metadata.js';
@@ -31,6 +32,8 @@ export interface UserDocument extends BilledRecord {
   emailVersion?: number;
   /** In the application. Absent until some are given. */
   roles?: readonly string[];
+  /** In the admin area; absent for everybody but operators. */
+  operatorRole?: OperatorRole;
   /** Incremented by every change of the name, the address, the roles, the fields and the metadata by user or host, so that none is lost; absent before the first. */
   profileVersion?: number;
   /** When the address was last registered again. Written so that a registration takes as long as that of a new address. */
@@ -122,6 +125,7 @@ export function userCollection(store: Store): Users {
       ['emailVerified', 'createdAt'],
       ['subscriptionPlan', 'createdAt'],
     ],
+    sparse: ['operatorRole'],
     fields: ['resetHash', 'verifyHash', 'changeHash', 'unlockHash'],
     text: ['email', 'name'],
     numbers: [

@@ -3,6 +3,7 @@ import type { SealedCookie } from '../../core/http/cookies.js';
 import type { Identity } from '../../core/http/identity.js';
 import type { Messages } from '../../core/http/messages.js';
 import type { Pages } from '../../core/http/pages.js';
+import type { User } from '../../core/http/schemas.js';
 import type { Random } from '../../core/kernel/secrets.js';
 import type { AgentAccounts } from '../agents/service.js';
 import type { AuthService } from '../auth/service.js';
@@ -12,9 +13,16 @@ import type { UserDirectory } from '../auth/users/users.js';
 import type { BillingModule } from '../billing/module.js';
 import type { KeyService } from '../keys/service.js';
 import type { Federation } from '../login-providers/service.js';
+import type { OperatorSessions } from '../operators/guard.js';
 import type { OrganizationsModule } from '../organizations/module.js';
 import type { PasskeyFlows } from '../passkeys/service.js';
 import type { Destination, PageSessions } from './session.js';
+
+/** What the page of operators needs to know of the admin area. */
+export interface OperatorPages extends Pick<OperatorSessions, 'examine'> {
+  /** A page of the admin area; its start for any other address. */
+  hrefOf(page: string): string;
+}
 
 /** Sign-in with passkeys, and the script of the pages that use them. */
 export interface Passkeys extends PasskeyFlows {
@@ -35,6 +43,9 @@ export interface UserPagesModuleOptions {
   billing: BillingModule | undefined;
   /** Absent if organizations are not enabled. */
   organizations: OrganizationsModule | undefined;
+  operators: OperatorPages;
+  /** Ends a sign-in on these pages that is not permitted now. @throws MAINTENANCE */
+  admitSignIn(user: User): Promise<void>;
   /** The fields of users that the host declares; absent without the option. */
   userFields: UserFieldRules | undefined;
   changeProfile: UserDirectory['changeProfile'];

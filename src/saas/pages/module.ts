@@ -8,6 +8,7 @@ import type { PageContext, UserPagesModuleOptions } from './context.js';
 import { createFieldForm, type FieldForm } from './fields.js';
 import { IMPERSONATION_PAGE } from './impersonation.js';
 import { INVITATION_PAGE } from './invitation.js';
+import { OPERATOR_PAGE } from './operator.js';
 import { userPagesPlugin } from './plugin.js';
 import { createPageSessions, destinationOf, STATE_LIFETIME_MS } from './session.js';
 import { createSignInPages } from './sign-in-pages.js';
@@ -41,12 +42,12 @@ export function createUserPagesModule({ clock, random }: ModuleContext, options:
     /** The pages that a sign-in can return to, below the account page. */
     paths: [
       ...['/address', '/details', '/providers', '/agents', '/keys', '/billing', '/export', '/sign-out'],
-      ...[INVITATION_PAGE, IMPERSONATION_PAGE],
+      ...[INVITATION_PAGE, IMPERSONATION_PAGE, OPERATOR_PAGE],
       ORGANIZATION_PAGE,
       '/organization',
     ],
     /** The pages whose query a sign-in keeps. */
-    pagesWithQuery: [INVITATION_PAGE, IMPERSONATION_PAGE],
+    pagesWithQuery: [INVITATION_PAGE, IMPERSONATION_PAGE, OPERATOR_PAGE],
     /** The sections of the account page that lead to these pages. */
     sections: (): Section[] => sectionsOf(options, fieldForm),
     /** @param guard of the account pages, which these extend */

@@ -7,6 +7,8 @@ import { type SignInPages, withReturn } from './sign-in-pages.js';
 import { type SignUpForm, signUpBodyOf } from './sign-up.js';
 
 const CONFIG = access('public', { page: true });
+/** During maintenance, operators sign in: `finish` refuses everybody else. */
+const OPEN = access('public', { page: true, duringMaintenance: true });
 
 /** Sign-in and registration with a passkey. */
 export async function passkeysPlugin(
@@ -16,7 +18,7 @@ export async function passkeysPlugin(
   const { passkeys, signInPages, signUpForm, pages, messages, path } = options;
   const route = { config: CONFIG, schema: { querystring: ReturnQuery, body: PasskeyBody } };
 
-  fastify.post('/sign-in/passkey', route, async (request, reply) => {
+  fastify.post('/sign-in/passkey', { ...route, config: OPEN }, async (request, reply) => {
     const { return_to: returnTo } = request.query;
     const attempt = passkeys.signIn(responseIn(request.body), requestSource(request));
     return signInPages.finish(request, reply, attempt, { returnTo });

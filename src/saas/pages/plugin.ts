@@ -10,6 +10,7 @@ import { detailsPlugin, type FieldForm } from './fields.js';
 import { impersonationPagePlugin } from './impersonation.js';
 import { invitationPlugin } from './invitation.js';
 import { keysPagePlugin } from './keys.js';
+import { operatorPagePlugin } from './operator.js';
 import { organizationPlugin } from './organization.js';
 import { createBilledOf, createOrganizationList, organizationsPlugin } from './organizations.js';
 import { passkeysPlugin } from './passkeys.js';
@@ -69,6 +70,7 @@ export async function userPagesPlugin(
         billedOf: createBilledOf(pages),
       });
   }
+  await fastify.register(operatorPagePlugin, options);
   const { impersonation } = options.accounts;
   if (impersonation) await fastify.register(impersonationPagePlugin, { ...options, impersonation });
   fastify.get('/export', { config: access('recent-person', { page: true }) }, (request, reply) =>

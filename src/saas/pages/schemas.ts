@@ -40,6 +40,14 @@ export const InvitationQuery = Type.Object({
     writeOnly: true,
   }),
 });
+export const OperatorQuery = Type.Object({
+  page: Type.String({
+    accepts: 'a page of the admin area',
+    default: '',
+    maxLength: 2048,
+    pattern: '^[^\\p{Cc}\\p{Cs}]*$',
+  }),
+});
 export const BillingQuery = Type.Object({
   done,
   session_id: Type.Optional(

@@ -40,7 +40,7 @@ function problemOf({ code, message: sentence }: AppError): Localized | undefined
 
 export function createSignInPages(context: PageContext) {
   const { accounts, sessions, providers, passkeys, pages, path, publicUrl } = context;
-  const { registrationAllowed, destinationOf } = context;
+  const { registrationAllowed, destinationOf, admitSignIn } = context;
   const { secondFactorStep } = accounts;
 
   /**
@@ -56,6 +56,10 @@ export function createSignInPages(context: PageContext) {
   ): Promise<FastifyReply> => {
     try {
       const signedIn = await attempt;
+      await admitSignIn(signedIn.user).catch(async (error: unknown) => {
+        await accounts.endSession(signedIn.refreshToken, requestSource(request));
+        throw error;
+      });
       await sessions.start(request, reply, signedIn);
       if (next) return pages.send(reply, next(signedIn));
       return reply.redirect(destinationOf(returnTo).href, 303);

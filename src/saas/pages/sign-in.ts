@@ -8,6 +8,8 @@ import { rejectionOf, type SignInPages } from './sign-in-pages.js';
 type SignInOptions = PageContext & { signInPages: SignInPages };
 
 const CONFIG = access('public', { page: true });
+/** During maintenance, operators sign in: `finish` refuses everybody else. */
+const OPEN = access('public', { page: true, duringMaintenance: true });
 
 /** Sign-in with a password and a second factor, and sign-out. */
 export async function signInPlugin(fastify: FastifyTypebox, options: SignInOptions): Promise<void> {
@@ -26,7 +28,7 @@ export async function signInPlugin(fastify: FastifyTypebox, options: SignInOptio
 
   fastify.post(
     '/sign-in',
-    { config: CONFIG, schema: { querystring: ReturnQuery, body: SignInBody } },
+    { config: OPEN, schema: { querystring: ReturnQuery, body: SignInBody } },
     async (request, reply) => {
       const { return_to: returnTo } = request.query;
       // Keyboards with autocompletion append a space.
@@ -39,13 +41,19 @@ export async function signInPlugin(fastify: FastifyTypebox, options: SignInOptio
 
   if (accounts.secondFactorStep) await secondFactorRoutes(fastify, options, accounts.secondFactorStep);
 
-  fastify.get('/sign-out', { config: access('person', { page: true }) }, (_request, reply) =>
-    pages.send(reply, { template: 'user-sign-out', view: { action: `${path()}/sign-out` } }),
+  fastify.get(
+    '/sign-out',
+    { config: access('person', { page: true, duringMaintenance: true }) },
+    (_request, reply) =>
+      pages.send(reply, { template: 'user-sign-out', view: { action: `${path()}/sign-out` } }),
   );
 
   fastify.post(
     '/sign-out',
-    { config: access('person', { page: true, whileImpersonated: true }), schema: { body: EmptyBody } },
+    {
+      config: access('person', { page: true, whileImpersonated: true, duringMaintenance: true }),
+      schema: { body: EmptyBody },
+    },
     async (request, reply) => {
       await sessions.end(request, reply);
       return reply.redirect(`${path()}/sign-in?done=signed-out`, 303);
@@ -59,7 +67,7 @@ async function secondFactorRoutes(
   { signInPages, pages, destinationOf }: SignInOptions,
   step: NonNullable<AuthService['secondFactorStep']>,
 ): Promise<void> {
-  const route = { config: CONFIG, schema: { querystring: ReturnQuery, body: CodeBody } };
+  const route = { config: OPEN, schema: { querystring: ReturnQuery, body: CodeBody } };
 
   fastify.post('/sign-in/second-factor', route, async (request, reply) => {
     const { return_to: returnTo } = request.query;

@@ -77,7 +77,7 @@ async function signInRoutes(
 }
 
 async function accountRoutes(fastify: FastifyTypebox, { flows }: PasskeyPluginOptions): Promise<void> {
-  const recently = { config: access('recent-user'), bodyLimit: BODY_LIMIT };
+  const recently = { config: access('recent-user', { changesFactors: true }), bodyLimit: BODY_LIMIT };
 
   fastify.get(
     '/user/passkeys',
@@ -114,7 +114,7 @@ async function accountRoutes(fastify: FastifyTypebox, { flows }: PasskeyPluginOp
   fastify.post(
     '/user/passkeys/remove',
     {
-      config: access('user'),
+      config: access('user', { changesFactors: true }),
       bodyLimit: BODY_LIMIT,
       schema: { body: RemovalBody, response: { 200: Acknowledgement } },
     },

@@ -1,11 +1,6 @@
-import {
-  access,
-  type FastifyTypebox,
-  prependHook,
-  requestSource,
-  routeRules,
-} from '../../core/http/routes.js';
+import { access, type FastifyTypebox, prependHook, routeRules } from '../../core/http/routes.js';
 import { Envelope, ok } from '../../core/http/schemas.js';
+import { operatorIn } from '../../shared/console-kit/roles.js';
 import type { CustomSettingsService } from './custom.js';
 import { settingsErrors } from './errors.js';
 import {
@@ -67,8 +62,7 @@ export async function settingsAdminPlugin(
       config: access('admin'),
       schema: { body: SettingsPatch, response: { 200: Envelope(VersionedSettings) } },
     },
-    async (request) =>
-      ok(await settings.update(request.body, { name: operator, ip: requestSource(request).ip })),
+    async (request) => ok(await settings.update(request.body, operatorIn(request, operator))),
   );
 
   if (!custom) return;
@@ -80,8 +74,7 @@ export async function settingsAdminPlugin(
   fastify.patch(
     '/api/settings/custom',
     { config: access('admin'), schema: { body: CustomSettingsPatch, response } },
-    async (request) =>
-      ok(await custom.update(request.body, { name: operator, ip: requestSource(request).ip })),
+    async (request) => ok(await custom.update(request.body, operatorIn(request, operator))),
   );
 }
 

@@ -113,6 +113,7 @@ export async function deliveryPagesPlugin(
 
   await registerAction<DeliveryDetail, TObject, unknown>(fastify, console, {
     path: `${PATH}/:id/resend`,
+    role: 'support',
     section: SECTION,
     title: ({ event }) => `Send ${event} again?`,
     consequences: 'The endpoint receives the same payload with the same webhook-id.',

@@ -28,7 +28,7 @@ export async function passkeysPlugin(
   options: AccountOptions & { passkeys: Passkeys },
 ): Promise<void> {
   const { guard, passkeys, pages, path } = options;
-  const config = access('recent-person', { page: true });
+  const config = access('recent-person', { page: true, changesFactors: true });
   const own = () => `${path()}/passkeys`;
 
   fastify.get('/passkeys', { config, schema: { querystring: AccountQuery } }, async (request, reply) =>

@@ -19,7 +19,7 @@ export async function secondFactorPlugin(
 ): Promise<void> {
   const { guard, factors, pages, path } = options;
   const { people, verification } = options.sources;
-  const config = access('recent-person', { page: true });
+  const config = access('recent-person', { page: true, changesFactors: true });
   const own = () => `${path()}/second-factor`;
 
   /** A factor on an account with another person's address would keep the owner from taking it over by a mailed link. */

@@ -109,6 +109,7 @@ export const registerTestMails = (
     title: ({ name }) => `Send ${name} as a test`,
     consequences: 'The e-mail has sample values and is sent at once. Its links do not work.',
     button: 'Send',
+    role: 'support',
     fields: TestMail,
     inputs: [{ name: 'to', label: 'To', hint: 'An address of yours.', type: 'email', isRequired: true }],
     async find({ name = '' }) {

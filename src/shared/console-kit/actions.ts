@@ -7,6 +7,7 @@ import { AppError, invalidFields } from '../../core/kernel/errors.js';
 import type { Operator } from '../../core/ops/audit.js';
 import { type Console, ownPath, Parameters, rootOf } from './console.js';
 import { registerForms } from './forms.js';
+import { namedOperatorOf, type OperatorRole } from './roles.js';
 
 /**
  * A change that the operator makes: `GET` shows what it does and asks for confirmation, `POST` makes it. If the console
@@ -24,6 +25,10 @@ export interface Action<Target, Fields extends TObject = TObject, Result = unkno
   button: string;
   /** Whether the change cannot be undone, which the button shows. */
   isDestructive?: boolean;
+  /** The role that operators need, where they have roles. Default: `owner`. */
+  role?: OperatorRole;
+  /** The role that operators need for this target, if it is a higher one. */
+  roleOn?(target: Target): OperatorRole | undefined;
   /** The text that the operator has to type, in the page and as `confirm` in the API. */
   typed?(target: Target): string;
   /** The schema of the fields; the form has one input for each of them. */
@@ -76,7 +81,7 @@ type Choices = readonly { value: string; label: string }[];
 
 /** A change of everything that a search or a filter shows, one by one: each has its own conditions and its own audit record. */
 export interface BulkAction<Item, Fields extends TObject = TObject>
-  extends Pick<Action<Item, Fields>, 'button' | 'isDestructive' | 'fields' | 'inputs'> {
+  extends Pick<Action<Item, Fields>, 'button' | 'isDestructive' | 'role' | 'roleOn' | 'fields' | 'inputs'> {
   /** The end of the path: `suspend` for `users/all/suspend`. */
   verb: string;
   /** In the menu, and in the title with the number: `Suspend`. */
@@ -107,10 +112,15 @@ export async function registerAction<Target, Fields extends TObject, Result = un
   console: Console,
   action: Action<Target, Fields, Result>,
 ): Promise<void> {
-  const { path, inputs = [], run, querystring } = action;
+  const { path, inputs = [], run, querystring, role = 'owner' } = action;
   const parts = { params: Parameters, ...(querystring && { querystring }) };
   const find = (request: FastifyRequest) =>
     action.find(request.params as Record<string, string>, queryOf(request, querystring));
+  /** The reply instead of the change, if the operator has to sign in again for this target. */
+  const refusal = (request: FastifyRequest, reply: FastifyReply, target: Target) => {
+    const needed = action.roleOn?.(target);
+    return needed && namedOperatorOf(request)?.demand(needed, reply);
+  };
   const notice = path.replace(/\/?:\w+/g, '').replaceAll('/', '-');
   const { done } = action;
   const hasOutcomes = typeof done !== 'string';
@@ -128,11 +138,11 @@ export async function registerAction<Target, Fields extends TObject, Result = un
     return run(target, fields as Static<Fields>, console.operatorOf(request));
   };
 
-  const config = console.config;
+  const config = console.configFor(role);
   const timeout = action.timeoutMs === undefined ? {} : { handlerTimeout: action.timeoutMs };
   fastify.get(`/${path}`, { config, schema: parts }, async (request, reply) => {
     const target = await find(request);
-    return sendForm(console, action, { request, reply, target });
+    return refusal(request, reply, target) ?? sendForm(console, action, { request, reply, target });
   });
 
   const Form = Type.Object({
@@ -148,6 +158,8 @@ export async function registerAction<Target, Fields extends TObject, Result = un
       const { token: _, ...body } = request.body as Record<string, string>;
       const given = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ''));
       const target = await find(request);
+      const refused = refusal(request, reply, target);
+      if (refused) return refused;
       const fields: Record<string, unknown> = action.fromForm?.(given, target) ?? given;
       const problems = action.fields ? problemsOf(action.fields, fields) : [];
       let outcome = '';
@@ -184,7 +196,7 @@ export async function registerAction<Target, Fields extends TObject, Result = un
   fastify.post(
     `${console.api}/${path}`,
     {
-      config: access(console.access),
+      config: access(console.access, { operatorRole: role }),
       ...timeout,
       schema: {
         ...parts,
@@ -192,8 +204,9 @@ export async function registerAction<Target, Fields extends TObject, Result = un
         response: { 200: Envelope(action.answer?.schema ?? Outcome) },
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const target = await find(request);
+      refusal(request, reply, target);
       const result = await execute(request, target, request.body as Record<string, unknown>);
       if (action.answer) return ok(action.answer.of(result, target));
       return ok(hasOutcomes ? { outcome: String(result) } : {});
@@ -206,11 +219,11 @@ export const actionsOn =
   <Target>(
     fastify: FastifyTypebox,
     console: Console,
-    { path, ...common }: Pick<Action<Target>, 'path' | 'section' | 'find' | 'returnTo'>,
+    { path, ...common }: Pick<Action<Target>, 'path' | 'section' | 'find' | 'returnTo' | 'roleOn'>,
   ) =>
   <Fields extends TObject = TObject, Result = unknown>(
     verb: string,
-    action: Omit<Action<Target, Fields, Result>, 'path' | 'section' | 'find' | 'returnTo'> & {
+    action: Omit<Action<Target, Fields, Result>, 'path' | 'section' | 'find' | 'returnTo' | 'roleOn'> & {
       returnTo?(target: Target): string;
     },
   ): Promise<void> =>

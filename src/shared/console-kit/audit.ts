@@ -41,6 +41,13 @@ export async function withNames(records: readonly AuditView[], nameOf: NameOf): 
 const namedIn = (names: ReadonlyMap<string, string>, id: string | null | undefined) =>
   id && (names.get(id) ?? id);
 
+/** As {@link writeActor}, with names. */
+export function writeNamedActor({ by, actor, names }: NamedRecord): string | null {
+  const [sub, client] = [namedIn(names, actor?.sub), namedIn(names, actor?.client)];
+  const shown = actor && { ...actor, ...(sub && { sub }), ...(client && { client }) };
+  return writeActor({ by: namedIn(names, by) ?? null, ...(shown && { actor: shown }) });
+}
+
 /** The columns of audit records: on the page with names, and in CSV with IDs as well. */
 export const auditColumns = (pathOf: AuditListOptions['pathOf']): readonly Column<NamedRecord>[] => [
   { label: 'Time', text: ({ at }) => at, kind: 'time' },
@@ -56,11 +63,7 @@ export const auditColumns = (pathOf: AuditListOptions['pathOf']): readonly Colum
   { label: 'Name', text: ({ subject, names }) => names.get(subject ?? '') ?? null, only: 'csv' },
   {
     label: 'By',
-    text: ({ by, actor, names }) => {
-      const [sub, client] = [namedIn(names, actor?.sub), namedIn(names, actor?.client)];
-      const shown = actor && { ...actor, ...(sub && { sub }), ...(client && { client }) };
-      return writeActor({ by: namedIn(names, by) ?? null, ...(shown && { actor: shown }) });
-    },
+    text: writeNamedActor,
   },
   { label: 'From', text: ({ ip }) => ip },
   { label: 'Detail', text: ({ detail }) => writeDetail(detail), only: 'page' },

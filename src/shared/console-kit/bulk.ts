@@ -36,7 +36,7 @@ export async function registerBulkActions<Item extends { id: string }>(
   list: List<Item>,
 ): Promise<void> {
   const { path, section = path, bulk = [] } = list;
-  for (const { verb, label, applies, nameOf, run, consequences, ...action } of bulk) {
+  for (const { verb, label, applies, nameOf, run, consequences, roleOn, ...action } of bulk) {
     await registerAction<Selection<Item>, TObject>(fastify, console, {
       path: `${path}/all/${verb}`,
       section,
@@ -59,6 +59,7 @@ export async function registerBulkActions<Item extends { id: string }>(
       typed: ({ items }) => String(items.length),
       timeoutMs: TIMEOUT_MS,
       ...action,
+      ...(roleOn && { roleOn: ({ items }) => items.map(roleOn).find((role) => role !== undefined) }),
       inputs: [...(action.inputs ?? []), { name: 'shown', label: 'Shown', type: 'hidden' }],
       values: ({ fingerprint }) => ({ shown: fingerprint }),
       fields: Type.Object({ ...action.fields?.properties, shown: Type.Optional(Type.String(HASH)) }),

@@ -1,12 +1,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Page, Pages, View } from '../../core/http/pages.js';
-import { access, requestSource } from '../../core/http/routes.js';
+import { access } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import type { Operator } from '../../core/ops/audit.js';
 import type { FormTokens } from './forms.js';
 import { ICONS, type Icon } from './icons.js';
 import { marksAt } from './marks.js';
+import { namedOperatorOf, type OperatorRole, operatorIn } from './roles.js';
 import { createTimeZone } from './time-zone.js';
 
 /**
@@ -56,10 +57,10 @@ export interface ConsoleOptions {
   publicUrl: () => string;
   /** The CSRF tokens of the forms that the operator of a request submits. */
   tokensOf(request: FastifyRequest): FormTokens;
-  /** The name of the operator of a request, for the audit. */
+  /** The name of the operator of a request, for the audit, unless it is a user with a role. */
   nameOf(request: FastifyRequest): string;
-  /** Where operators sign out, relative to the root; absent if they cannot. */
-  signOutPath?: string;
+  /** Where the operator of a request signs out, relative to the page; undefined if they cannot. */
+  signOutHrefOf?(request: FastifyRequest, root: string): string | undefined;
 }
 
 export type Console = ReturnType<typeof createConsole>;
@@ -79,7 +80,7 @@ export interface Found {
 export type SearchList = (text: string, root: string) => Promise<Found | null>;
 
 export function createConsole(options: ConsoleOptions) {
-  const { title, sections, pages, clock, tokensOf, nameOf, signOutPath, access: level, api } = options;
+  const { title, sections, pages, clock, tokensOf, nameOf, signOutHrefOf, access: level, api } = options;
   const timeZone = createTimeZone(options.publicUrl);
   const notices = new Map<string, string>();
   const searches: SearchList[] = [];
@@ -92,6 +93,8 @@ export function createConsole(options: ConsoleOptions) {
     timeZone,
     /** The `config` of a route that renders a page. */
     config: access(level, { page: true }),
+    /** The same for a role, where operators have roles. */
+    configFor: (operatorRole: OperatorRole) => access(level, { page: true, operatorRole }),
 
     /** Sends the page `<template>.html` in the frame. `notice` confirms what the previous page did. */
     send(
@@ -102,7 +105,9 @@ export function createConsole(options: ConsoleOptions) {
       const root = rootOf(request);
       const { done } = request.query as { done?: unknown };
       const notice = notices.get(String(done));
-      const account = signOutPath !== undefined && { name: nameOf(request), signOutHref: root + signOutPath };
+      const named = namedOperatorOf(request);
+      const signOutHref = signOutHrefOf?.(request, root);
+      const account = signOutHref !== undefined && { name: named?.name ?? nameOf(request), signOutHref };
       const current = sections.find(({ path }) => path === section);
       const shown = {
         // Above a page that belongs to an entry of the navigation without being it.
@@ -110,6 +115,7 @@ export function createConsole(options: ConsoleOptions) {
           section !== '' &&
           current.label !== view.title && { label: current.label, href: root + current.path },
         ...view,
+        ...(named?.role === 'read-only' && { tools: [], download: false }),
         ...marksAt(clock.now(), timeZone.of(request)),
         timeZone: timeZone.of(request),
         consoleTitle: title,
@@ -149,10 +155,7 @@ export function createConsole(options: ConsoleOptions) {
       ),
 
     /** Who makes a change, and from where. */
-    operatorOf: (request: FastifyRequest): Operator => ({
-      name: nameOf(request),
-      ip: requestSource(request).ip,
-    }),
+    operatorOf: (request: FastifyRequest): Operator => operatorIn(request, nameOf(request)),
   };
 }
 

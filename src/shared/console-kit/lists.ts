@@ -129,7 +129,7 @@ export function registerList<Item>(fastify: FastifyTypebox, console: Console, gi
     return sendPage(console, list, { request, reply, query, page, total: total && writeEstimate(total) });
   });
 
-  fastify.get(`/${path}.csv`, { config: console.config, schema }, async (request, reply) => {
+  fastify.get(`/${path}.csv`, { config: console.configFor('support'), schema }, async (request, reply) => {
     const query = queryOf(request, BATCH_SIZE);
     // Read before the response begins, so that its errors are ordinary responses.
     const pages = rowsOf(columns, list, query, await list.read(query));

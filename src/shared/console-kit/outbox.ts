@@ -93,6 +93,7 @@ export function outboxList(options: OutboxListOptions): Omit<List<ListedMail>, '
         verb: 'retry',
         label: 'Send again',
         button: 'Send all again',
+        role: 'support',
         consequences: 'Each e-mail that failed and can be sent again is queued with all its attempts.',
         applies: ({ canRetry }) => canRetry,
         nameOf: ({ template, to }) => `${template} to ${to}`,

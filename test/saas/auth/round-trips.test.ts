@@ -94,6 +94,7 @@ async function accounts(t: Test, engine: string, uri: string) {
     profileMark: () => ({}),
     profileChanged: NO_EFFECT,
     customers: NO_CUSTOMERS,
+    hasFactor: async () => false,
   });
   const links: Record<string, string> = {};
   const outbox = createOutbox({

@@ -150,7 +150,7 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
           },
           unset: [
             ...(passwordChanged || isChange ? ALL_LINK_FIELDS : VERIFICATION_LINK_FIELDS),
-            ...(passwordChanged ? (['keptSession'] as const) : []),
+            ...(passwordChanged ? (['keptSession', 'operatorRole'] as const) : []),
           ],
           inc: {
             ...(passwordChanged && { passwordVersion: 1, sessionEpoch: 1 }),

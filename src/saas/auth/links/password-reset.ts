@@ -65,7 +65,7 @@ export function createPasswordReset(deps: PasswordResetDependencies) {
         },
         {
           set: { passwordHash, emailVerified: true, usedLink: { kind: 'reset', hash, expiresAt } },
-          unset: [...ALL_LINK_FIELDS, 'keptSession'],
+          unset: [...ALL_LINK_FIELDS, 'keptSession', ...(emailVerified ? [] : (['operatorRole'] as const))],
           inc: { passwordVersion: 1, sessionEpoch: 1 },
         },
       ),

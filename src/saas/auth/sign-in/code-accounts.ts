@@ -55,7 +55,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
     const { id, email, passwordHash, passwordVersion, sessionEpoch, signInRevision = null } = user;
     const change: Change<UserDocument> = {
       set: { emailVerified: true },
-      unset: ['passwordHash', ...ALL_LINK_FIELDS, 'usedLink', 'keptSession'],
+      unset: ['passwordHash', ...ALL_LINK_FIELDS, 'usedLink', 'keptSession', 'operatorRole'],
       inc: { passwordVersion: 1, sessionEpoch: 1 },
     };
     const taken = applyChange(user, change);

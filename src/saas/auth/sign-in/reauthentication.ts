@@ -39,7 +39,8 @@ export function createReauthentication(deps: ReauthenticationDependencies) {
       source: RequestSource,
     ): Promise<SignedIn & { session: Session }> {
       const user = await credentials.verifyOwner(identity, password, source, 'reauthentication.failed');
-      let { amr }: { amr: readonly string[] } = identity.session;
+      // The session may have used a passkey, which the password alone does not prove again.
+      let amr: readonly string[] = user.operatorRole ? [FIRST_FACTOR.password] : identity.session.amr;
       if (secondFactors && (await secondFactors.stateOf(user.id))) {
         if (code === undefined) throw authErrors.SECOND_FACTOR_REQUIRED();
         const method = await secondFactors.verify(user.id, code, source, () =>

@@ -61,7 +61,7 @@ async function accountRoutes(
   fastify: FastifyTypebox,
   { auth, secondFactors }: SecondFactorPluginOptions,
 ): Promise<void> {
-  const recently = { config: access('recent-user'), bodyLimit: BODY_LIMIT };
+  const recently = { config: access('recent-user', { changesFactors: true }), bodyLimit: BODY_LIMIT };
 
   fastify.get(
     '/user/second-factor',
@@ -120,7 +120,7 @@ async function accountRoutes(
   fastify.post(
     '/user/second-factor/remove',
     {
-      config: access('user'),
+      config: access('user', { changesFactors: true }),
       bodyLimit: BODY_LIMIT,
       schema: { body: FactorRemovalBody, response: { 200: Acknowledgement } },
     },

@@ -53,6 +53,8 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies) {
     if (challenge?.purpose !== purpose) throw authErrors.INVALID_CHALLENGE();
     const user = await users.findOne({ id: challenge.userId });
     if (user?.sessionEpoch !== challenge.epoch || isDisabled(user)) throw authErrors.INVALID_CHALLENGE();
+    // A password alone must not open the admin area.
+    if (purpose === 'enrol' && user.operatorRole) throw authErrors.SECOND_FACTOR_REQUIRED(OF_OPERATOR);
     return { user, first: challenge.first };
   };
 
@@ -107,6 +109,10 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies) {
     },
   };
 }
+
+const OF_OPERATOR = {
+  message: 'This account opens the admin area: sign in with its passkey, or ask an owner of the admin area.',
+};
 
 /** A mailed code and one of an app are the same method. */
 const amrOf = (first: FirstFactor, second: keyof typeof SECOND_FACTOR): string[] => [

@@ -24,6 +24,7 @@ import {
   type Write,
 } from '../../../core/storage/collection.js';
 import { readPage, searchFirst } from '../../../core/storage/pages.js';
+import { OPERATOR_ROLES, type OperatorRole } from '../../../shared/console-kit/roles.js';
 import { authErrors } from '../errors.js';
 import type { AuthEvents } from '../events.js';
 import type { ForeignHashes } from '../import/foreign-hashes.js';
@@ -64,9 +65,11 @@ export interface OperatedUser extends ManagedUser {
   hasPassword: boolean;
   /** What operators have written; null if there is nothing. */
   note: UserNote | null;
+  /** In the admin area; absent for everybody but operators. */
+  operatorRole?: OperatorRole;
 }
 
-export type UserState = 'suspended' | 'deleting' | 'unverified';
+export type UserState = 'suspended' | 'deleting' | 'unverified' | 'operators';
 
 export interface UserListQuery {
   search: string | undefined;
@@ -107,6 +110,7 @@ export function createUserDirectory(deps: NewUserDependencies & ProfileChangeDep
       user.deletingAt !== undefined ? 'deleting' : user.suspendedAt !== undefined ? 'suspended' : 'active',
     hasPassword: user.passwordHash !== undefined,
     note: user.note ? { ...user.note, at: toTimestamp(user.note.at) } : null,
+    ...(user.operatorRole && { operatorRole: user.operatorRole }),
   });
   return {
     toManagedUser,
@@ -187,6 +191,7 @@ const IN_STATE: Record<UserState, Matching> = {
   suspended: { where: { suspendedAt: { gt: 0 } }, sort: 'suspendedAt', desc: true },
   deleting: { where: { deletingAt: { gt: 0 } }, sort: 'deletingAt', desc: true },
   unverified: { where: { emailVerified: false }, sort: 'createdAt', desc: true },
+  operators: { where: { operatorRole: { in: OPERATOR_ROLES } }, sort: 'operatorRole' },
 };
 
 /** At most one of `password` and `passwordHash`; without either, the user sets a password by mail. */

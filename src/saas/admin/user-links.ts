@@ -1,0 +1,45 @@
+import type { UserAdministration } from './user-actions.js';
+import type { OperatedUser } from './users.js';
+
+/** The links of the user page to the actions that apply to a user. */
+export function linksTo(
+  {
+    id,
+    state,
+    emailVerified,
+    granted,
+    secondFactorSince,
+    passkeys,
+  }: OperatedUser & { secondFactorSince: string | null; passkeys: number },
+  { resync, userRoles, userFields, impersonationHref }: UserAdministration,
+) {
+  const isActive = state === 'active';
+  const links: [verb: string, label: string, applies: boolean, menu?: string][] = [
+    ['send-reset', 'Send a password link', isActive, 'Send a link'],
+    ['send-verification', 'Send a verification link', isActive && !emailVerified, 'Send a link'],
+    ['grant', granted === null ? 'Grant a plan' : 'Change the granted plan', true, 'Billing'],
+    ['revoke-grant', 'Withdraw the granted plan', granted !== null, 'Billing'],
+    ['resync', 'Sync with the payment provider', resync !== undefined, 'Billing'],
+    ['rename', 'Change name', true],
+    ['note', 'Edit the note', state !== 'deleting'],
+    ['roles', 'Change roles', userRoles !== undefined],
+    ['fields', 'Change fields', userFields !== undefined],
+    ['operator-role', 'Change the role in the admin area', state !== 'deleting'],
+    [impersonationHref?.(id) ?? '', 'Sign in as this user', impersonationHref !== undefined && isActive],
+    ['end-sessions', 'End all sessions', isActive],
+    ['unsuspend', 'Lift the suspension', state === 'suspended'],
+    ['remove-second-factor', 'Remove the second factor', secondFactorSince !== null, DANGEROUS],
+    ['remove-passkeys', 'Remove the passkeys', passkeys > 0, DANGEROUS],
+    ['suspend', 'Suspend', isActive, DANGEROUS],
+    ['delete', 'Delete', true, DANGEROUS],
+  ];
+  return links
+    .filter(([, , applies]) => applies)
+    .map(([verb, label, , menu = 'More']) => ({
+      href: verb.startsWith('/') ? verb : `${id}/${verb}`,
+      label,
+      ...(menu === DANGEROUS ? { isDangerous: true } : { menu }),
+    }));
+}
+
+const DANGEROUS = 'dangerous';
