@@ -313,7 +313,7 @@ async function openApi(program, product) {
   const errors = [...errorTables.both, ...errorTables[program]];
   const described = product({ version, errors, schemas: namedSchemas(program) });
   const document = buildDocument(described, await routesOf(serverOf(program)));
-  return `${JSON.stringify(document, null, 2)}\n`;
+  return `${JSON.stringify(document, null, 1)}\n`;
 }
 
 function errorsPage() {
