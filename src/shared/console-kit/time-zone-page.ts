@@ -14,7 +14,7 @@ export async function timeZonePlugin(
   fastify: FastifyTypebox,
   { console }: { console: Console },
 ): Promise<void> {
-  const { config, timeZone, tokensOf } = console;
+  const { config, configFor, timeZone, tokensOf } = console;
   console.addNotice('time-zone', 'The time zone was changed.');
   const schema = { querystring: Type.Object({ done: Done }) };
   fastify.get('/time-zone', { config, schema }, async (request, reply) => {
@@ -38,7 +38,7 @@ export async function timeZonePlugin(
     return console.send(request, reply, { template: 'console-action', section: '', view });
   });
   await registerForms(fastify, tokensOf, (forms) => {
-    forms.post('/time-zone', { config, schema: { body: Chosen } }, async (request, reply) => {
+    forms.post('/time-zone', { config: configFor('read-only'), schema: { body: Chosen } }, async (request, reply) => {
       timeZone.choose(reply, request.body.zone);
       return console.redirect(request, reply, 'time-zone', 'time-zone');
     });
