@@ -38,9 +38,13 @@ export async function timeZonePlugin(
     return console.send(request, reply, { template: 'console-action', section: '', view });
   });
   await registerForms(fastify, tokensOf, (forms) => {
-    forms.post('/time-zone', { config: configFor('read-only'), schema: { body: Chosen } }, async (request, reply) => {
-      timeZone.choose(reply, request.body.zone);
-      return console.redirect(request, reply, 'time-zone', 'time-zone');
-    });
+    forms.post(
+      '/time-zone',
+      { config: configFor('read-only'), schema: { body: Chosen } },
+      async (request, reply) => {
+        timeZone.choose(reply, request.body.zone);
+        return console.redirect(request, reply, 'time-zone', 'time-zone');
+      },
+    );
   });
 }
