@@ -403,43 +403,6 @@ t.test('the pages of factors are closed to a session of a password alone', async
   );
 });
 
-await onEngines((engine, fresh) =>
-  t.test(`${engine}: a role needs a verified address and a factor`, async (t) => {
-    const uri = fresh(t);
-    const app = await saasApp(t, { ...OPTIONS, databaseUri: uri });
-    const give = (id: string, role = 'owner') =>
-      app.admin('POST', `/admin/api/users/${id}/operator-role`, { role });
-    const weak = await app.signUp({ email: 'weak@example.test', emailVerified: true });
-    const refused = await give(weak.id);
-    t.match([refused.status, refused.text], [400, /confirmed address and a passkey or a second factor/]);
-    await app.post('/user/second-factor/begin', undefined, { token: weak.accessToken });
-    t.equal((await give(weak.id)).status, 400, 'a factor that is not confirmed');
-    await setUpFactor(app, weak.accessToken);
-    const users = userCollection(await storeOf(t, app));
-    await users.changeOne({ id: weak.id }, { set: { emailVerified: false } });
-    t.equal((await give(weak.id)).status, 400, 'an address that is not verified');
-    await users.changeOne({ id: weak.id }, { set: { emailVerified: true } });
-    t.equal((await give(weak.id)).status, 200);
-    t.equal((await give(weak.id, 'support')).status, 200);
-    t.equal((await give(weak.id, 'king')).status, 400);
-    const list = await app.admin('GET', '/admin/api/users?show=operators');
-    t.match(list.body.data.items, [{ id: weak.id, operatorRole: 'support' }]);
-    const removed = await app.admin('POST', `/admin/api/users/${weak.id}/remove-second-factor`, {});
-    t.equal(removed.status, 200);
-    t.equal((await give(weak.id, 'owner')).status, 400, 'without the factor, no other role');
-    t.equal((await give(weak.id, 'none')).status, 200);
-    t.same((await app.admin('GET', '/admin/api/users?show=operators')).body.data.items, []);
-    const details = (await auditOf(await storeOf(t, app)))
-      .filter(({ event }) => event === 'operator.role-changed')
-      .map(({ by, subject, detail }) => [by, subject, detail]);
-    const change = (before: string | null, after: string | null) => [
-      ...['operator', weak.id],
-      JSON.stringify({ before: { role: before }, after: { role: after } }),
-    ];
-    t.same(details, [change(null, 'owner'), change('owner', 'support'), change('support', null)]);
-  }),
-);
-
 t.test('an account that has a new owner has no role', async (t) => {
   const app = await place(t, { emailLogin: true });
   const users = userCollection(await storeOf(t, app));
@@ -546,3 +509,40 @@ t.test('users cannot give themselves a role', async (t) => {
   await users.create({ email: 'made@example.test', ...given } as never).catch(() => undefined);
   t.same((await app.admin('GET', '/admin/api/users?show=operators')).body.data.items, []);
 });
+
+await onEngines((engine, fresh) =>
+  t.test(`${engine}: a role needs a verified address and a factor`, async (t) => {
+    const uri = fresh(t);
+    const app = await saasApp(t, { ...OPTIONS, databaseUri: uri });
+    const give = (id: string, role = 'owner') =>
+      app.admin('POST', `/admin/api/users/${id}/operator-role`, { role });
+    const weak = await app.signUp({ email: 'weak@example.test', emailVerified: true });
+    const refused = await give(weak.id);
+    t.match([refused.status, refused.text], [400, /confirmed address and a passkey or a second factor/]);
+    await app.post('/user/second-factor/begin', undefined, { token: weak.accessToken });
+    t.equal((await give(weak.id)).status, 400, 'a factor that is not confirmed');
+    await setUpFactor(app, weak.accessToken);
+    const users = userCollection(await storeOf(t, app));
+    await users.changeOne({ id: weak.id }, { set: { emailVerified: false } });
+    t.equal((await give(weak.id)).status, 400, 'an address that is not verified');
+    await users.changeOne({ id: weak.id }, { set: { emailVerified: true } });
+    t.equal((await give(weak.id)).status, 200);
+    t.equal((await give(weak.id, 'support')).status, 200);
+    t.equal((await give(weak.id, 'king')).status, 400);
+    const list = await app.admin('GET', '/admin/api/users?show=operators');
+    t.match(list.body.data.items, [{ id: weak.id, operatorRole: 'support' }]);
+    const removed = await app.admin('POST', `/admin/api/users/${weak.id}/remove-second-factor`, {});
+    t.equal(removed.status, 200);
+    t.equal((await give(weak.id, 'owner')).status, 400, 'without the factor, no other role');
+    t.equal((await give(weak.id, 'none')).status, 200);
+    t.same((await app.admin('GET', '/admin/api/users?show=operators')).body.data.items, []);
+    const details = (await auditOf(await storeOf(t, app)))
+      .filter(({ event }) => event === 'operator.role-changed')
+      .map(({ by, subject, detail }) => [by, subject, detail]);
+    const change = (before: string | null, after: string | null) => [
+      ...['operator', weak.id],
+      JSON.stringify({ before: { role: before }, after: { role: after } }),
+    ];
+    t.same(details, [change(null, 'owner'), change('owner', 'support'), change('support', null)]);
+  }),
+);
