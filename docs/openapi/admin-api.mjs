@@ -3,6 +3,7 @@
 const NOT_FOUND = ['NOT_FOUND'];
 const PROVIDER = ['BILLING_NOT_CONFIGURED', 'PAYMENT_PROVIDER_ERROR'];
 const PAGED = 'Pages of 50. `next` is the `after` of the next page, null at the end.';
+const SEARCHED = `${PAGED} A search by a part of a text has one page: what finds more than 500 is refused.`;
 
 const user = (verb, summary, more = {}) => [
   `POST /admin/api/users/:id/${verb}`,
@@ -31,7 +32,7 @@ export const adminBulk = Object.fromEntries([
 ]);
 
 export const adminUsers = {
-  'GET /admin/api/users': { id: 'adminListUsers', summary: 'Users', description: PAGED },
+  'GET /admin/api/users': { id: 'adminListUsers', summary: 'Users', description: SEARCHED },
   'GET /admin/api/users/:id': { id: 'adminGetUser', summary: 'A user', errors: NOT_FOUND },
   'GET /admin/api/users/:id/sessions': {
     id: 'adminListSessions',
@@ -96,7 +97,7 @@ export const adminOrganizations = {
   'GET /admin/api/organizations': {
     id: 'adminListOrganizations',
     summary: 'Organizations',
-    description: `\`q\` is any part of a name or a slug, or an ID. ${PAGED}`,
+    description: `\`q\` is any part of a name or a slug, or an ID. ${SEARCHED}`,
   },
   'GET /admin/api/organizations/:id': {
     id: 'adminGetOrganization',

@@ -302,12 +302,12 @@ export const otherLogins = {
   'POST /api/user/identities': {
     id: 'connectIdentity',
     summary: 'Connect a provider to the account',
-    errors: ['INVALID_TICKET', 'IDENTITY_TAKEN', 'EMAIL_NOT_VERIFIED'],
+    errors: ['INVALID_TICKET', 'IDENTITY_TAKEN', 'EMAIL_NOT_VERIFIED', 'SECOND_FACTOR_REQUIRED'],
   },
   'DELETE /api/user/identities/:id': {
     id: 'disconnectIdentity',
     summary: 'Disconnect a provider from the account',
-    errors: ['LAST_LOGIN_METHOD', 'NOT_FOUND'],
+    errors: ['LAST_LOGIN_METHOD', 'NOT_FOUND', 'SECOND_FACTOR_REQUIRED'],
   },
 };
 
@@ -378,13 +378,13 @@ export const account = {
     summary: 'Begin to change the e-mail address',
     description:
       'The new address applies once its link is opened. Accounts without a password need a sign-in within the last ten minutes.',
-    errors: [...PROOF, 'EMAIL_TAKEN'],
+    errors: [...PROOF, 'EMAIL_TAKEN', 'SECOND_FACTOR_REQUIRED'],
   },
   'POST /api/user/delete': {
     id: 'deleteAccount',
     summary: 'Delete the account',
     description: 'Ends its subscriptions and deletes its data. It cannot be undone.',
-    errors: ['LAST_OWNER', ...PROOF, ...PROVIDER, 'STILL_REFERENCED'],
+    errors: ['LAST_OWNER', ...PROOF, ...PROVIDER, 'STILL_REFERENCED', 'SECOND_FACTOR_REQUIRED'],
   },
   'GET /api/user/export': {
     id: 'exportAccount',

@@ -11,9 +11,10 @@ export function openAttention(
   { email, events, webhooks }: SaasModules,
   admin: AdminModule,
 ): void {
-  const { adminPassword, operatorEmails: to = [] } = values;
+  const { adminPassword, accountPages, operatorEmails: to = [] } = values;
   const { adminPath } = runtime;
-  if (adminPath === false || adminPassword === undefined || (to.length === 0 && !webhooks)) return;
+  const isOpen = adminPath !== false && (adminPassword !== undefined || accountPages);
+  if (!isOpen || (to.length === 0 && !webhooks)) return;
   const urlOf = (path: string) => `${publicUrl()}${fastify.prefix}${adminPath}/${path}`;
   const mailsOf = createAttentionMails({ outbox: email.service, to, urlOf, clock: context.clock });
   const job = createAttentionJob(context, {

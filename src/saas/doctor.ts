@@ -93,10 +93,10 @@ function warningsOf(
       'Use a file (sqlite:/var/lib/app.db) or a MongoDB database.',
     ],
     [
-      production && values.adminPassword === undefined,
+      production && values.adminPassword === undefined && !values.accountPages,
       'ADMIN_PASSWORD',
       'is not set: the admin area responds with 503',
-      'Set it to 12 characters or more.',
+      'Set it to 12 characters or more, or ACCOUNT_PAGES for operators who sign in with their accounts.',
     ],
     [
       production && values.emailApiKey === undefined && values.emailSmtpUrl === undefined,

@@ -96,7 +96,7 @@ export interface RouteRules {
   agentScope?: string;
   /** Whether an operator who acts as the user may call it. Default: if it only reads, and needs no recent sign-in. */
   whileImpersonated?: boolean;
-  /** Whether it changes what opens the account beside the password, for which operators need a session that used it. */
+  /** Whether it changes what opens the account beside the password, for which operators need a session that used a factor. */
   changesFactors?: boolean;
   /** The role that an operator needs. Default: any role to read, the highest one to change. */
   operatorRole?: 'read-only' | 'support' | 'owner';

@@ -16,6 +16,8 @@ export interface AuditFilter {
   event?: string | undefined;
   /** The ID of the subject, the name of the operator who made the change, or the agent that acted. */
   subjects?: readonly string[] | undefined;
+  /** The operator who made the change: a name, or the ID of a user. */
+  by?: string | undefined;
   /** The address, or the address block. */
   ip?: string | undefined;
   /** An ID that a record has as its subject or in its detail. */
@@ -46,6 +48,7 @@ const BATCH_SIZE = 500;
 export function createMatcher({
   event = '',
   subjects,
+  by,
   ip,
   about,
 }: AuditFilter): (record: AuditRecord) => boolean {
@@ -53,6 +56,7 @@ export function createMatcher({
   const addresses = ip === undefined ? undefined : [ip, addressBlock(ip)];
   return (record) =>
     record.event.startsWith(event) &&
+    (by === undefined || record.by === by) &&
     (about === undefined || record.subject === about || record.detail?.includes(about) === true) &&
     (addresses === undefined || addresses.includes(record.ip)) &&
     (subjects === undefined ||

@@ -2,7 +2,7 @@ import { addressOf } from '../../core/http/mailboxes.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { registerBulkActions } from '../../shared/console-kit/bulk.js';
-import { ANY_PART, type List, registerList } from '../../shared/console-kit/lists.js';
+import { ANY_PART, allFound, type List, registerList } from '../../shared/console-kit/lists.js';
 import { nameOfState } from '../../shared/console-kit/marks.js';
 import type { Kind, PrincipalDocument, PrincipalState } from '../provisioning/store.js';
 import { type ConsoleServices, operatorSource, requireCurrent } from './sources.js';
@@ -76,13 +76,17 @@ export async function principalListsPlugin(
     ],
     columns: COLUMNS,
     total: principals.estimate,
-    read({ search, filters: { kind, state, use }, after, limit }) {
+    async read({ search, filters: { kind, state, use }, after, limit }) {
+      if (use && (kind === 'human' || (state !== undefined && state !== 'active')))
+        return { items: [], next: null };
       const chosen = use ? ACTIVE_AGENTS : { kind: kind as Kind, state: state as PrincipalState };
       const read = (limit: number) => principals.list({ prefix: search, ...chosen, after, limit });
       return pageByUse(read, { use, limit, now: clock.now() });
     },
     async find({ search, filters: { kind, state, use } }) {
-      const read = async () => ({ items: await principals.search(search, FILTERED), next: null });
+      const hits = await principals.search(search, FILTERED);
+      const isFiltered = (kind ?? state ?? use) !== undefined;
+      const read = async () => ({ items: isFiltered ? allFound(hits, FILTERED) : hits, next: null });
       const { items } = await pageByUse(read, { use, limit: FILTERED, now: clock.now() });
       return items.filter(
         (one) =>

@@ -19,9 +19,13 @@ export async function auditPagePlugin(
 ): Promise<void> {
   registerAuditList(fastify, console, {
     audit,
-    hint: 'The ID of a user or an organization, an e-mail address, or the name of an operator.',
+    hint: 'The ID of a user or an organization, or an e-mail address. After by: what this operator has done.',
     example: 'user.',
     async resolve(text) {
+      if (text.startsWith('by:')) {
+        const operator = text.slice('by:'.length).trim();
+        return { by: USER_ID.test(operator) ? operator : ((await resolveUser(operator)) ?? operator) };
+      }
       if (isOrganizationId(text)) return { about: text };
       // The records of a deleted account remain.
       const subject = USER_ID.test(text) ? text : await resolveUser(text);

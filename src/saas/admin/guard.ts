@@ -36,7 +36,10 @@ export async function createAdminGuard(parent: FastifyInstance, options: AdminGu
   return async (request, reply) => {
     const isChange = request.method !== 'GET' && request.method !== 'HEAD';
     if (operators && request.headers.authorization === undefined) {
-      const admission = await operators.admit(request, reply);
+      const admission = await operators.admit(request, reply).catch(async (error: unknown) => {
+        await audit.recordFailure({ event: 'admin.refused', ip: requestSource(request).ip });
+        throw error;
+      });
       if (admission === true && isChange) rejectCrossSite(request);
       if (admission !== false) return;
     }

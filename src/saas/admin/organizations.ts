@@ -13,7 +13,7 @@ import { subscriptionLinks } from './billing-actions.js';
 import type { UserAdministration } from './user-actions.js';
 import { LISTED, planFacts, sectionView } from './user-page.js';
 import { section, sectionsOfOwner, type UserSectionSources } from './user-sections.js';
-import type { ResolveUser } from './users.js';
+import { isCustomerId, type ResolveUser } from './users.js';
 
 export interface OrganizationsSource
   extends Pick<
@@ -79,7 +79,8 @@ export async function organizationsPlugin(
         ? administration.list(after, limit)
         : { items: await administration.search(search, limit), next: null },
     find: async ({ search, limit }) => administration.search(search, limit, await resolveUser(search)),
-    isNamed: ({ id, slug }, text) => [id, slug].includes(text.toLowerCase()) || text.startsWith('cus_'),
+    isNamed: ({ id, slug, name }, text) =>
+      [id, slug].includes(text.toLowerCase()) || isCustomerId(text, slug, name),
     empty: 'There are no organizations yet. Users create them at POST /api/organizations.',
   });
 

@@ -202,6 +202,10 @@ export async function userActionsPlugin(
 
   await registerPlanActions(register, users, { clock, kind: 'user', nameOf: ({ email }) => email });
 
+  /** Who has found the factor of an operator has a session that it opened. */
+  const endSessionsOfOperator = async ({ id, operatorRole }: OperatedUser, by: Operator) => {
+    if (operatorRole) await accounts.endSessions(id, by);
+  };
   if (secondFactors) {
     await register('remove-second-factor', {
       title: ({ email }) => `Remove the second factor of ${email}`,
@@ -209,9 +213,10 @@ export async function userActionsPlugin(
         'The password alone is then enough to sign in, and the user gets an e-mail about it. Make sure first that the person who asks for it is the user.',
       button: 'Remove second factor',
       isDestructive: true,
-      async run({ id }, _, { name, ip }) {
-        const isRemoved = await secondFactors.remove(id, { by: name, ip });
+      async run(user, _, by) {
+        const isRemoved = await secondFactors.remove(user.id, { by: by.name, ip: by.ip });
         if (!isRemoved) throw httpErrors.VALIDATION_ERROR({ message: 'The user has no second factor.' });
+        await endSessionsOfOperator(user, by);
       },
       done: 'The second factor was removed.',
     });
@@ -223,9 +228,10 @@ export async function userActionsPlugin(
         'No passkey of the user can be used to sign in any more, and the user gets an e-mail about it. A user without a password needs a password link to sign in. Make sure first that the person who asks for it is the user.',
       button: 'Remove passkeys',
       isDestructive: true,
-      async run({ id }, _, { name, ip }) {
-        const removed = await passkeys.removeAll(id, { by: name, ip });
+      async run(user, _, by) {
+        const removed = await passkeys.removeAll(user.id, { by: by.name, ip: by.ip });
         if (removed === 0) throw httpErrors.VALIDATION_ERROR({ message: 'The user has no passkey.' });
+        await endSessionsOfOperator(user, by);
       },
       done: 'The passkeys were removed.',
     });

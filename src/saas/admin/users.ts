@@ -4,7 +4,7 @@ import { Nullable, Timestamp, User } from '../../core/http/schemas.js';
 import type { BulkAction } from '../../shared/console-kit/actions.js';
 import { registerBulkActions } from '../../shared/console-kit/bulk.js';
 import type { Console } from '../../shared/console-kit/console.js';
-import { ANY_PART, type Column, type List, registerList } from '../../shared/console-kit/lists.js';
+import { ANY_PART, allFound, type Column, type List, registerList } from '../../shared/console-kit/lists.js';
 import { OPERATOR_ROLES } from '../../shared/console-kit/roles.js';
 import type { UserDirectory, UserState } from '../auth/users/users.js';
 import type { BillingRecords } from '../billing/records.js';
@@ -33,15 +33,20 @@ export const createResolveUser =
     return (await find(text.includes('@') ? { email: text } : { id: text }))?.id;
   };
 
+/** Whether a text has found something by its customer ID, and not as a part of what else it is called. */
+export const isCustomerId = (text: string, ...names: readonly string[]): boolean =>
+  /^cus_\w+$/.test(text) && !names.some((name) => name.toLowerCase().includes(text.toLowerCase()));
+
 /** How many of those that a search finds a filter is applied to. */
 const FILTERED = 1000;
 
-/** The name or the address of a user by its ID; null for every other text. */
+/** The name and the address of a user by its ID; null for every other text. */
 export const createNameOfUser =
   ({ find }: UserDirectory) =>
   async (id: string): Promise<string | null> => {
     const user = id.startsWith('usr_') ? await find({ id }) : null;
-    return user && (user.name || user.email);
+    // A user chooses the name: alone, it might be that of another operator.
+    return user && (user.name ? `${user.name} (${user.email})` : user.email);
   };
 
 /** The list of users. */
@@ -86,12 +91,17 @@ export async function usersPlugin(
     read: ({ search, filters, after, limit }) =>
       users.list({ search, state: filters['show'] as UserState | undefined, after, limit }),
     async find({ search, filters: { show }, limit }) {
-      const found = await users.search(search, show ? FILTERED : limit, await resolveUser(search));
-      const isShown = ({ state, emailVerified }: OperatedUser) =>
-        show === undefined || (show === 'unverified' ? !emailVerified : state === show);
-      return found.filter(isShown);
+      if (show === undefined) return users.search(search, limit, await resolveUser(search));
+      const found = allFound(await users.search(search, FILTERED, await resolveUser(search)), FILTERED);
+      return found.filter(
+        ({ state, emailVerified, operatorRole }) =>
+          state === show ||
+          (show === 'unverified' && !emailVerified) ||
+          (show === 'operators' && operatorRole !== undefined),
+      );
     },
-    isNamed: ({ id, email }, text) => [id, email].includes(text.toLowerCase()) || text.startsWith('cus_'),
+    isNamed: ({ id, email, name }, text) =>
+      [id, email].includes(text.toLowerCase()) || isCustomerId(text, email, name ?? ''),
     empty:
       'There are no users yet. They register at POST /api/auth/register, or you create one with saas-backend user create.',
   };

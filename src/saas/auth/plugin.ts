@@ -241,7 +241,11 @@ async function accountRoutes(fastify: FastifyTypebox, { auth }: AuthPluginOption
 
   fastify.post(
     '/user/email',
-    { ...change, schema: { body: EmailChangeBody, response: { 202: Acknowledgement } } },
+    {
+      ...change,
+      config: access('user', { changesFactors: true }),
+      schema: { body: EmailChangeBody, response: { 202: Acknowledgement } },
+    },
     async (request, reply) => {
       await auth.changeEmail(personOf(request.saas), request.body, requestSource(request));
       const message =
@@ -254,6 +258,7 @@ async function accountRoutes(fastify: FastifyTypebox, { auth }: AuthPluginOption
     '/user/delete',
     {
       ...change,
+      config: access('user', { changesFactors: true }),
       handlerTimeout: DELETION_TIMEOUT_MS,
       schema: { body: DeletionBody, response: { 200: Acknowledgement } },
     },

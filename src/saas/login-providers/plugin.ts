@@ -111,7 +111,7 @@ async function accountRoutes(
   fastify: FastifyTypebox,
   { federation }: FederationPluginOptions,
 ): Promise<void> {
-  const recently = access('recent-user');
+  const recently = access('recent-user', { changesFactors: true });
 
   fastify.get(
     '/user/identities',

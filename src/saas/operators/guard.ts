@@ -43,8 +43,7 @@ export function createOperatorSessions(options: OperatorSessionOptions) {
 
   /** The role of the user of a session, and whether the session suffices for it. */
   const examine = async ({ user, session }: Identity) => ({
-    // An operator who acts as another one is none.
-    role: session.impersonator ? undefined : await roleOf(user.id),
+    role: await roleOf(user.id),
     hasFactor: session.amr.includes('mfa'),
   });
 

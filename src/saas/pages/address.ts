@@ -28,7 +28,7 @@ export async function addressPlugin(
   options: PageContext & { guard: PersonGuard },
 ): Promise<void> {
   const { accounts, guard, identityOf, pages, path } = options;
-  const config = access('recent-person', { page: true });
+  const config = access('recent-person', { page: true, changesFactors: true });
 
   fastify.get('/address', { config }, (request, reply) => pages.send(reply, formOf(request)));
 

@@ -17,7 +17,7 @@ export async function providersPlugin(
 ): Promise<void> {
   const { providers, sessions, signInPages, identityOf, pages, messages, path, apiPath } = options;
   const cookie = options.cookieOf<BegunFlow>('saas-page-login');
-  const config = access('recent-person', { page: true });
+  const config = access('recent-person', { page: true, changesFactors: true });
 
   /** Sends the browser to a provider, by way of the API. @param again for a provider that asks the person to sign in again */
   const begin = (

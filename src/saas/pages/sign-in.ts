@@ -81,7 +81,8 @@ async function secondFactorRoutes(
     return signInPages.finish(request, reply, attempt, { returnTo });
   });
 
-  fastify.post('/sign-in/second-factor/enrol', route, async (request, reply) => {
+  // Operators have a factor: during maintenance, nobody sets one up.
+  fastify.post('/sign-in/second-factor/enrol', { ...route, config: CONFIG }, async (request, reply) => {
     const { return_to: returnTo } = request.query;
     const { interaction: challenge, code } = request.body;
     const source = requestSource(request);

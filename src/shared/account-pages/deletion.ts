@@ -10,7 +10,7 @@ export async function deletionPlugin(fastify: FastifyTypebox, options: AccountOp
   const { guard, signIn, pages, path } = options;
   const { people } = options.sources;
   const { reservesHandles } = people;
-  const config = access('recent-person', { page: true });
+  const config = access('recent-person', { page: true, changesFactors: true });
 
   fastify.get('/delete', { config }, (request, reply) => pages.send(reply, formOf(request)));
 

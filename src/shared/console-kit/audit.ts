@@ -116,8 +116,8 @@ export function registerAuditList(
     },
     filters: [
       { name: 'event', label: 'Event', type: 'text', hint: `Its beginning, like login.failed or ${example}` },
-      { name: 'from', label: 'From', type: 'date', hint: 'A day like 2026-01-31.' },
-      { name: 'until', label: 'Until', type: 'date', hint: 'A day; it is included.' },
+      { name: 'from', label: 'From', type: 'date', hint: 'A day like 2026-01-31 (UTC).' },
+      { name: 'until', label: 'Until', type: 'date', hint: 'A day (UTC); it is included.' },
     ],
     columns: auditColumns(pathOf),
     item: AuditView,

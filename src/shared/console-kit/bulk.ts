@@ -46,7 +46,8 @@ export async function registerBulkActions<Item extends { id: string }>(
         if (Object.keys(query).length === 0) throw httpErrors.VALIDATION_ERROR({ message: NOT_NARROWED });
         const selected = listQueryOf(list, query, { parameters, limit: MAX_ITEMS });
         const { items, isPart } = await applicableOf((one) => readOrFind(list, one), selected, applies);
-        const fingerprint = sha256(JSON.stringify(items.map(({ id }) => id)));
+        // A search has no order.
+        const fingerprint = sha256(JSON.stringify(items.map(({ id }) => id).sort()));
         return {
           items,
           isPart,

@@ -3,6 +3,7 @@ import { type TSchema, Type } from 'typebox';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { After, Envelope, Next, ok } from '../../core/http/schemas.js';
 import { streamText } from '../../core/http/streams.js';
+import { invalidFields } from '../../core/kernel/errors.js';
 import { canSearch, type Estimate, type Page } from '../../core/storage/collection.js';
 import type { BulkAction } from './actions.js';
 import { type Console, Done, type Found, ownPath, Parameters, rootOf } from './console.js';
@@ -132,7 +133,7 @@ export function registerList<Item>(fastify: FastifyTypebox, console: Console, gi
   fastify.get(`/${path}.csv`, { config: console.configFor('support'), schema }, async (request, reply) => {
     const query = queryOf(request, BATCH_SIZE);
     // Read before the response begins, so that its errors are ordinary responses.
-    const pages = rowsOf(columns, list, query, await list.read(query));
+    const pages = rowsOf(columns, list, query, complete(await list.read(query)));
     const name = path.replace(/\/:\w+/g, '').replaceAll('/', '-');
     reply.header('content-disposition', `attachment; filename="${name}.csv"`).type('text/csv; charset=utf-8');
     const header = columns.map(({ label }) => label);
@@ -145,8 +146,12 @@ export function registerList<Item>(fastify: FastifyTypebox, console: Console, gi
     `${console.api}/${path}`,
     { config: access(console.access), schema: { ...schema, response: { 200: Answer } } },
     // The compiler cannot relate an item to its schema here; the serializer only writes what the schema names.
-    async (request) =>
-      ok((await list.read(queryOf(request, PAGE_SIZE))) as { items: never[]; next: string | null }),
+    async (request) => {
+      const query = queryOf(request, PAGE_SIZE);
+      // A search by text has one page.
+      const limit = given.find && query.search !== undefined ? BATCH_SIZE : PAGE_SIZE;
+      return ok(complete(await list.read({ ...query, limit })) as { items: never[]; next: string | null });
+    },
   );
 }
 
@@ -205,6 +210,23 @@ export async function readOrFind<Item>(
   return { items: found.slice(0, limit), next: null, ...(found.length > limit && { note }) };
 }
 
+/** What a search has found, to be filtered. @throws VALIDATION_ERROR if it may have found more */
+export function allFound<Item>(found: Item[], limit: number): Item[] {
+  if (found.length >= limit)
+    throw invalidFields({
+      path: 'q',
+      message: `finds ${limit} or more, too many for a filter. Search for a longer part`,
+    });
+  return found;
+}
+
+/** For programs, which see no note. @throws VALIDATION_ERROR for a search that has found more than it gives */
+function complete<Item>(page: ListPage<Item>): ListPage<Item> {
+  if (page.next === null && page.note !== undefined)
+    throw invalidFields({ path: 'q', message: `finds too many. ${page.note}` });
+  return page;
+}
+
 /** What a list contributes to the search of the whole console. */
 async function findIn<Item>(list: List<Item>, search: string, root: string): Promise<Found | null> {
   const { title, path, columns, isNamed } = list;
@@ -214,7 +236,8 @@ async function findIn<Item>(list: List<Item>, search: string, root: string): Pro
   const { items, next, note } = await list.read(query);
   if (items.length === 0) return null;
   const hasMore = next !== null || note !== undefined;
-  const pageOf = (item: Item) => columns.flatMap(({ href }) => href?.(item) ?? [])[0];
+  const pageOf = (item: Item) =>
+    columns.flatMap(({ href }) => href?.(item) ?? []).find((href) => !/^https?:/.test(href));
   return {
     heading: title,
     moreHref: hasMore ? `${root}${path}?${new URLSearchParams({ q: search })}` : undefined,
@@ -388,5 +411,5 @@ export function tableOf<Item>(all: readonly Column<Item>[], items: readonly Item
   };
 }
 
-/** ISO 8601 to `2026-01-31 12:00`; the pages say that times are UTC. */
-export const toMinute = (timestamp: string): string => timestamp.slice(0, 16).replace('T', ' ');
+/** ISO 8601 to `2026-01-31 12:00 UTC`. */
+export const toMinute = (timestamp: string): string => `${timestamp.slice(0, 16).replace('T', ' ')} UTC`;

@@ -1,5 +1,6 @@
 import t from 'tap';
-import type { SaasApp } from '../../kit/app.js';
+import { type UserDocument, userCollection } from '../../../src/saas/auth/store.js';
+import { type SaasApp, storeOf } from '../../kit/app.js';
 import { items, shop, subscriptionEvent } from '../billing/kit.js';
 import { textOf } from './kit.js';
 
@@ -63,4 +64,26 @@ t.test('the search is for operators, and finds nothing of a deleted account', as
   t.equal((await app.admin('POST', `/admin/api/users/${eve.id}/delete`, confirm)).status, 200);
   t.match(await textOf(app, path('velyn')), 'Nothing was found');
   t.match(await textOf(app, path('ve@example')), 'Nothing was found');
+});
+
+t.test('programs get all that a search finds, or a refusal', async (t) => {
+  const { app } = await shop(t);
+  const { id } = await app.signUp({ email: 'cus_tomer@example.test' });
+  const users = userCollection(await storeOf(t, app));
+  const known = (await users.findOne({ id })) as UserDocument;
+  for (let count = 0; count < 501; count++)
+    await users.insert({
+      ...known,
+      id: `usr_${String(count).padStart(32, '0')}`,
+      email: `many${count}@example.test`,
+    });
+  for (const path of ['/admin/users.csv?q=many', '/admin/api/users?q=many']) {
+    const { status, text } = await app.admin('GET', path);
+    t.match([status, text], [400, /finds too many/], path);
+  }
+  t.match(await textOf(app, '/admin/users?q=many'), 'These are the first 50.');
+  const some = await app.admin('GET', '/admin/api/users?q=many1');
+  t.equal(some.body.data.items.length, 111);
+  t.equal((await app.admin('GET', '/admin/users.csv?q=many1')).text.trim().split('\n').length, 112);
+  t.equal(await targetOf(app, 'cus_tomer'), 200, 'a part of an address is no customer');
 });

@@ -8,9 +8,9 @@ export default [
     tests: [['saas/operators/operators', 'without a role or a second factor, a page says what is missing']],
   },
   {
-    name: 'who acts as an operator has the role', file: 'saas/operators/guard.ts',
-    in: 'createOperatorSessions',
-    replace: 'session.impersonator ? undefined : await', by: 'await',
+    name: 'who acts as an operator has the role', file: 'saas/auth/sessions/sessions.ts',
+    in: 'createSessionService',
+    replace: 'user.operatorRole === undefined', by: 'true',
     tests: [['saas/operators/operators', 'no token of an operator opens the area, and nobody who acts as one']],
   },
   {

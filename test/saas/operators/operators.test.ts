@@ -130,8 +130,11 @@ t.test('no token of an operator opens the area, and nobody who acts as one', asy
   const hal = await app.person('hal');
   await app.server.fastify.saas.users.setRoles({ id: hal.id }, ['helper']);
   const acting = await hal.browse();
-  await acting.fill(`/impersonate?user=${ada.id}`, { reason: 'help' });
-  t.match((await acting.get()).body, /acts as ada@example\.test/);
+  const bea = await app.person('bea');
+  await acting.fill(`/impersonate?user=${bea.id}`, { reason: 'help' });
+  t.match((await acting.get()).body, /acts as bea@example\.test/);
+  await app.setRole(bea.id, 'owner');
+  t.match(titleOf(await acting.get('')), /Sign in/, 'it ends when the user becomes an operator');
   t.equal((await open(acting)).status, 401);
   t.equal((await call(app, acting, 'GET', '/api/settings')).status, 401);
 });
@@ -352,8 +355,7 @@ t.test('a factor that is added after a password alone does not open the area', a
   const { challenge } = (await login()).body.error ?? {};
   const begun = await app.post('/auth/second-factor/begin', { challenge });
   const code = codeAt(begun.body.data.secret, app.clock.now());
-  const given = await app.admin('POST', `/admin/api/users/${ada.id}/operator-role`, { role: 'owner' });
-  t.equal(given.status, 200, given.text);
+  await app.setRole(ada.id, 'owner');
   const confirmed = await app.post('/auth/second-factor/confirm', { challenge, code });
   t.match([confirmed.status, errorOf(confirmed)], [401, 'SECOND_FACTOR_REQUIRED']);
   const later = (await login()).body.error?.challenge;
@@ -372,6 +374,8 @@ t.test('a factor that is added after a password alone does not open the area', a
     ['/user/passkeys', { ceremony: 'x', credential: {} }],
     ['/user/passkeys/rename', { id: 'x', name: 'x' }],
     ['/user/passkeys/remove', { id: 'x', password: PASSWORD }],
+    ['/user/email', { email: 'eve@example.test', password: PASSWORD }],
+    ['/user/delete', { password: PASSWORD }],
   ] as const) {
     const answer = await app.post(path, body, { token });
     t.match([answer.status, errorOf(answer)], [401, 'SECOND_FACTOR_REQUIRED'], path);
@@ -509,6 +513,62 @@ t.test('users cannot give themselves a role', async (t) => {
   await users.update({ id: eve.id }, given as object).catch(() => undefined);
   await users.create({ email: 'made@example.test', ...given } as never).catch(() => undefined);
   t.same((await app.admin('GET', '/admin/api/users?show=operators')).body.data.items, []);
+});
+
+t.test('a role ends what opened the account before, and a suspension ends the role', async (t) => {
+  const app = await place(t);
+  const ada = await app.person('ada');
+  const before = await ada.browse();
+  const give = (role: string) => app.admin('POST', `/admin/api/users/${ada.id}/operator-role`, { role });
+  t.equal((await give('owner')).status, 200);
+  t.equal(await app.me(ada), 401, 'a session from before the role');
+  t.match(titleOf(await before.get('')), /Sign in/);
+  const during = await ada.browse();
+  t.equal((await call(app, during, 'GET', '/api/users')).status, 200);
+
+  t.equal((await app.admin('POST', `/admin/api/users/${ada.id}/suspend`)).status, 200);
+  t.equal((await give('owner')).status, 400, 'none while it is suspended');
+  t.equal((await app.admin('POST', `/admin/api/users/${ada.id}/unsuspend`)).status, 200);
+  t.equal((await call(app, await ada.browse(), 'GET', '/api/users')).status, 401, 'it does not come back');
+});
+
+t.test('the session that a removed factor has opened ends with it', async (t) => {
+  const app = await place(t);
+  const [ada, bob] = [await app.person('ada', { role: 'support' }), await app.person('bob')];
+  const [operator, user] = [await ada.browse(), await bob.browse()];
+  for (const { id } of [ada, bob])
+    t.equal((await app.admin('POST', `/admin/api/users/${id}/remove-second-factor`)).status, 200);
+  t.match(titleOf(await operator.get('')), /Sign in/);
+  t.notMatch(titleOf(await user.get('')), /Sign in/, 'others stay signed in');
+});
+
+t.test('nobody acts as an operator', async (t) => {
+  const app = await place(t, { userRoles: ['helper'], impersonationRoles: ['helper'] });
+  const sam = await app.person('sam', { role: 'support' });
+  await app.server.fastify.saas.users.setRoles({ id: sam.id }, ['helper']);
+  const [olga, cora] = [await app.person('olga', { role: 'owner' }), await app.signUp()];
+  const browser = await sam.browse();
+  t.equal((await browser.get(`/impersonate?user=${cora.id}`)).status, 200);
+  t.equal((await browser.get(`/impersonate?user=${olga.id}`)).status, 403);
+});
+
+t.test('the audit finds what an operator has done, under a name that nobody else can choose', async (t) => {
+  const app = await place(t);
+  const [sam, cora] = [await app.person('sam', { role: 'support' }), await app.signUp()];
+  const browser = await sam.browse();
+  const renamed = await call(app, browser, 'POST', `/api/users/${cora.id}/rename`, { body: { name: 'C' } });
+  t.equal(renamed.status, 200, renamed.text);
+  const [refused] = [await call(app, browser, 'POST', `/api/users/${cora.id}/delete`, { body: {} })];
+  t.equal(refused.status, 403);
+  for (const by of [sam.id, sam.email]) {
+    const { body } = await app.admin('GET', `/admin/api/audit?q=by:${by}`);
+    t.match(body.data.items, [{ event: 'user.renamed', by: sam.id }], by);
+  }
+  t.match((await app.admin('GET', '/admin/audit')).text, `sam (${sam.email})`);
+  const refusals = await app.admin('GET', '/admin/api/audit?event=admin.refused');
+  t.equal(refusals.body.data.items.length, 1);
+  const found = await app.admin('GET', '/admin/api/users?q=sam&show=operators');
+  t.match(found.body.data.items, [{ id: sam.id }]);
 });
 
 await onEngines((engine, fresh) =>

@@ -59,7 +59,8 @@ export function createSessionService(deps: SessionDependencies) {
       !isDisabled(operator) &&
       operator.sessionEpoch === impersonatorEpoch &&
       hasRole(operator, impersonationRoles) &&
-      !hasRole(user, impersonationRoles);
+      !hasRole(user, impersonationRoles) &&
+      user.operatorRole === undefined;
     return mayContinue ? withRolesOf(user, operator) : null;
   };
 

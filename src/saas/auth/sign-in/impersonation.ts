@@ -28,7 +28,8 @@ export function createImpersonation({
     if (!user || user.deletingAt !== undefined) throw userNotFound();
     const message =
       (user.id === id && 'You cannot act as yourself.') ||
-      (hasRole(user, impersonationRoles) && 'Nobody can act as another operator.') ||
+      ((hasRole(user, impersonationRoles) || user.operatorRole !== undefined) &&
+        'Nobody can act as another operator.') ||
       (isDisabled(user) && 'This account is suspended, so nobody can act as its user.');
     if (message) throw httpErrors.FORBIDDEN({ message });
     return { operator, user };

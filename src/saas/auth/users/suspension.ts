@@ -61,7 +61,7 @@ export function createSuspension(deps: SuspensionDependencies) {
           set: { suspendedAt: clock.now() },
           // The new epoch also ends sessions that a concurrent login starts with the user it read before this write.
           inc: { sessionEpoch: 1 },
-          unset: [...ALL_LINK_FIELDS, 'usedLink', 'keptSession'],
+          unset: [...ALL_LINK_FIELDS, 'usedLink', 'keptSession', 'operatorRole'],
         },
         operator,
       ),

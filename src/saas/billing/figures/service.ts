@@ -1,4 +1,4 @@
-import { HOUR, SECOND, timesOf } from '../../../core/kernel/clock.js';
+import { DAY, HOUR, MINUTE, SECOND, timesOf } from '../../../core/kernel/clock.js';
 import type { Job } from '../../../core/ops/jobs.js';
 import type { Metrics } from '../../../core/ops/metrics.js';
 import type { BillingContext } from '../context.js';
@@ -8,7 +8,10 @@ import { type DailyFigures, MOVEMENTS } from './store.js';
 /** Figures about subscriptions, payments and events per day, for the operator. */
 export type BillingFigures = ReturnType<typeof createBillingFigures>;
 
-export function createBillingFigures({ dailyFigures, payments, paymentEvents }: BillingContext) {
+/** Events that arrived since are being processed. */
+const PROCESSING_MS = 10 * MINUTE;
+
+export function createBillingFigures({ dailyFigures, payments, paymentEvents, clock }: BillingContext) {
   return {
     /** The movements of the MRR, in the order of their presentation. */
     movements: MOVEMENTS,
@@ -30,9 +33,18 @@ export function createBillingFigures({ dailyFigures, payments, paymentEvents }: 
       days: readonly string[],
       limit: number,
     ): Promise<{ unmatched: number[]; incomplete: number[] }> {
-      const count = (outcome: 'unmatched' | null) =>
-        Promise.all(days.map((day) => paymentEvents.count({ outcome, receivedAt: timesOf(day) }, limit)));
-      const [unmatched, incomplete] = await Promise.all([count('unmatched'), count(null)]);
+      const count = (outcome: 'unmatched' | null, until: number) =>
+        Promise.all(
+          days.map((day) => {
+            const { gte, lt } = timesOf(day);
+            return paymentEvents.count({ outcome, receivedAt: { gte, lt: Math.min(lt, until) } }, limit);
+          }),
+        );
+      const now = clock.now();
+      const [unmatched, incomplete] = await Promise.all([
+        count('unmatched', now + DAY),
+        count(null, now - PROCESSING_MS),
+      ]);
       return { unmatched, incomplete };
     },
   };
