@@ -54,9 +54,9 @@ export async function billingActionsPlugin(
     section: 'subscriptions',
     find: ({ id = '' }) => found(billing.subscriptions({ id, after: undefined, limit: 1 })),
     returnTo: pageOf,
+    timeoutMs: PROVIDER_TIMEOUT_MS,
   });
   const about = ({ id, email }: SubscriptionRecord) => `${email}, ${id}`;
-  const timeoutMs = PROVIDER_TIMEOUT_MS;
 
   await register('change-plan', {
     title: (held) => `Change the plan of ${about(held)}`,
@@ -90,7 +90,6 @@ export async function billingActionsPlugin(
       },
     ],
     values: ({ priceId }) => ({ priceId: priceId ?? '' }),
-    timeoutMs,
     run: ({ ownerId, id }, order, by) =>
       changes.change(ownerId, { subscriptionId: id, ...order }, ...who(by)),
     done: 'The plan was changed.',
@@ -104,7 +103,6 @@ export async function billingActionsPlugin(
     inputs: [
       { name: 'until', label: 'Last day', type: 'date', hint: 'In UTC, like 2027-01-31.', isRequired: true },
     ],
-    timeoutMs,
     run: ({ ownerId, id }, { until }, by) =>
       changes.extendTrial(ownerId, { subscriptionId: id, until: endOf(until, clock.now()) }, ...who(by)),
     done: 'The trial ends later.',
@@ -129,7 +127,6 @@ export async function billingActionsPlugin(
         maxLength: 500,
       },
     ],
-    timeoutMs,
     run: ({ ownerId, id }, { code }, by) =>
       changes.applyPromotionCode(ownerId, { subscriptionId: id, code }, ...who(by)),
     done: 'The coupon was applied.',
@@ -142,7 +139,6 @@ export async function billingActionsPlugin(
     title: (held) => `Cancel at the end of the period: ${about(held)}`,
     consequences: 'The customer keeps access until the paid period ends, and is not charged again.',
     button: 'Cancel at the end of the period',
-    timeoutMs,
     run: cancel('period_end'),
     done: 'The subscription ends with its period.',
   });
@@ -152,7 +148,6 @@ export async function billingActionsPlugin(
     consequences:
       'A cancellation at the end of the period is taken back, or a pause ends. It is charged again.',
     button: 'Continue subscription',
-    timeoutMs,
     run: ({ ownerId, id }, _, by) => changes.resume(ownerId, { subscriptionId: id }, ...who(by)),
     done: 'The subscription continues.',
   });
@@ -163,7 +158,6 @@ export async function billingActionsPlugin(
       'The customer loses access at once, and the subscription cannot be continued. What was paid is not refunded; refund the payment if it should be.',
     button: 'Cancel now',
     isDestructive: true,
-    timeoutMs,
     run: cancel('now'),
     done: 'The subscription has ended.',
   });
@@ -173,6 +167,7 @@ export async function billingActionsPlugin(
     section: 'payments',
     find: ({ id = '' }) => found(billing.payments({ id, after: undefined, limit: 1 })),
     returnTo: pageOf,
+    timeoutMs: PROVIDER_TIMEOUT_MS,
   });
   await registerOnPayment('refund', {
     title: ({ id, email, amount, currency }) => `Refund ${writeAmount(amount, currency)} of ${email}, ${id}`,
@@ -207,7 +202,6 @@ export async function billingActionsPlugin(
       ...(amount !== undefined && { amount: amountIn(amount, currency ?? '') }),
       refundedAmount: Number(refundedAmount),
     }),
-    timeoutMs,
     run: ({ id }, order, by) => operations.refunds.refund(id, order, by),
     done: 'The refund is made. The payment shows it once the payment provider has reported it.',
   });

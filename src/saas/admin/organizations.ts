@@ -4,7 +4,13 @@ import { toAuditView } from '../../core/ops/audit.js';
 import type { AuditSearch } from '../../core/ops/audit-search.js';
 import { auditColumns, type NameOf, withNames } from '../../shared/console-kit/audit.js';
 import type { Console } from '../../shared/console-kit/console.js';
-import { type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
+import {
+  type ConditionalLink,
+  DANGEROUS,
+  type DetailRow,
+  linksBelow,
+  registerDetail,
+} from '../../shared/console-kit/details.js';
 import { ANY_PART, type Column, registerList } from '../../shared/console-kit/lists.js';
 import type { OperatedOrganization } from '../organizations/administration.js';
 import type { OrganizationsModule } from '../organizations/module.js';
@@ -173,23 +179,16 @@ const invitationColumns: readonly Column<Invitation>[] = [
 const logColumns = auditColumns((subject) => (subject.startsWith('usr_') ? `users/${subject}` : null));
 
 function linksTo({ id, state, granted }: OperatedOrganization, { resync }: UserAdministration) {
-  const links: [path: string, label: string, applies: boolean, menu?: string][] = [
+  const links: ConditionalLink[] = [
     ['members', 'All members', true],
     ['rename', 'Change name and slug', state === 'active'],
     ['add-member', 'Add a member', state === 'active'],
     ['grant', granted === null ? 'Grant a plan' : 'Change the granted plan', state === 'active', 'Billing'],
     ['revoke-grant', 'Withdraw the granted plan', granted !== null, 'Billing'],
     ['resync', 'Sync with the payment provider', resync !== undefined, 'Billing'],
-    ['delete', 'Delete', state === 'active'],
+    ['delete', 'Delete', state === 'active', DANGEROUS],
   ];
-  return links
-    .filter(([, , applies]) => applies)
-    .map(([path, label, , menu]) => ({
-      href: `${id}/${path}`,
-      label,
-      ...(menu && { menu }),
-      isDangerous: path === 'delete',
-    }));
+  return linksBelow(id, links);
 }
 
 function factsOf(organization: OperatedOrganization): DetailRow[] {

@@ -1,3 +1,4 @@
+import { type ConditionalLink, DANGEROUS, linksBelow } from '../../shared/console-kit/details.js';
 import type { UserAdministration } from './user-actions.js';
 import type { OperatedUser } from './users.js';
 
@@ -14,7 +15,7 @@ export function linksTo(
   { resync, userRoles, userFields, impersonationHref }: UserAdministration,
 ) {
   const isActive = state === 'active';
-  const links: [verb: string, label: string, applies: boolean, menu?: string][] = [
+  const links: ConditionalLink[] = [
     ['send-reset', 'Send a password link', isActive, 'Send a link'],
     ['send-verification', 'Send a verification link', isActive && !emailVerified, 'Send a link'],
     ['grant', granted === null ? 'Grant a plan' : 'Change the granted plan', true, 'Billing'],
@@ -33,13 +34,5 @@ export function linksTo(
     ['suspend', 'Suspend', isActive, DANGEROUS],
     ['delete', 'Delete', true, DANGEROUS],
   ];
-  return links
-    .filter(([, , applies]) => applies)
-    .map(([verb, label, , menu = 'More']) => ({
-      href: verb.startsWith('/') ? verb : `${id}/${verb}`,
-      label,
-      ...(menu === DANGEROUS ? { isDangerous: true } : { menu }),
-    }));
+  return linksBelow(id, links);
 }
-
-const DANGEROUS = 'dangerous';

@@ -219,7 +219,10 @@ export const actionsOn =
   <Target>(
     fastify: FastifyTypebox,
     console: Console,
-    { path, ...common }: Pick<Action<Target>, 'path' | 'section' | 'find' | 'returnTo' | 'roleOn'>,
+    {
+      path,
+      ...common
+    }: Pick<Action<Target>, 'path' | 'section' | 'find' | 'returnTo' | 'roleOn' | 'timeoutMs'>,
   ) =>
   <Fields extends TObject = TObject, Result = unknown>(
     verb: string,

@@ -59,6 +59,20 @@ export interface DetailAction {
   isDangerous?: boolean;
 }
 
+/** An action, if it applies. With `DANGEROUS` in place of the menu, it stands last and apart. */
+export type ConditionalLink = [verb: string, label: string, applies: boolean, menu?: string];
+export const DANGEROUS = 'dangerous';
+
+/** Those that apply, below the page of `id`; absolute paths stay. */
+export const linksBelow = (id: string, links: readonly ConditionalLink[]): DetailAction[] =>
+  links
+    .filter(([, , applies]) => applies)
+    .map(([verb, label, , menu]) => ({
+      href: verb.startsWith('/') ? verb : `${id}/${verb}`,
+      label,
+      ...(menu === DANGEROUS ? { isDangerous: true } : menu && { menu }),
+    }));
+
 export interface TimelineEntry {
   /** ISO 8601 */
   at: string;
