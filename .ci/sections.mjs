@@ -139,7 +139,7 @@ export const SECTIONS = [
   },
   {
     name: 'outages',
-    part: 3,
+    part: 2,
     run: 'node test/run.mjs --suite outages',
     needs: ['mongod'],
     tests: list('saas/auth/links-outage saas/auth/login-codes-outage idp/oidc/outage core/storage/outage'),
