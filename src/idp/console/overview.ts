@@ -5,7 +5,7 @@ import { type Problem, sentenceOf } from '../../shared/console-kit/attention.js'
 import { Done, rootOf } from '../../shared/console-kit/console.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
 import { figureViews, keyFigureOf } from '../../shared/console-kit/key-figures.js';
-import { type Column, tableOf, withSeparators, writeEstimate } from '../../shared/console-kit/lists.js';
+import { withSeparators, writeEstimate } from '../../shared/console-kit/lists.js';
 import {
   DEFAULT_PERIOD,
   type Period,
@@ -13,6 +13,7 @@ import {
   periodLinks,
   periodOf,
 } from '../../shared/console-kit/periods.js';
+import { type Column, tableOf } from '../../shared/console-kit/tables.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
 import { COLUMNS } from './principals.js';
 import type { ConsoleServices, ConsoleSources } from './sources.js';

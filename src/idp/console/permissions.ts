@@ -2,7 +2,7 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import { readTime, toTimestamp } from '../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
-import { tableOf } from '../../shared/console-kit/lists.js';
+import { tableOf } from '../../shared/console-kit/tables.js';
 import type { PermissionDocument } from '../permissions/store.js';
 import type { AgentUseDocument } from '../provisioning/agent-uses.js';
 import type { PrincipalDocument } from '../provisioning/store.js';

@@ -6,7 +6,7 @@ import { keyTypeOf } from '../../core/kernel/public-jwk.js';
 import { toAuditView } from '../../core/ops/audit.js';
 import { withNames } from '../../shared/console-kit/audit.js';
 import { type DetailAction, type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
-import { tableOf } from '../../shared/console-kit/lists.js';
+import { tableOf } from '../../shared/console-kit/tables.js';
 import type { Connection } from '../oidc/consents.js';
 import type { ActiveDelegation } from '../oidc/delegations/service.js';
 import type { SessionDocument } from '../oidc/store.js';

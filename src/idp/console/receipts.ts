@@ -2,7 +2,7 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { AuditView } from '../../core/ops/audit.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
-import { type Column, tableOf } from '../../shared/console-kit/lists.js';
+import { type Column, tableOf } from '../../shared/console-kit/tables.js';
 import type { Action, SignedReceipt } from '../oidc/receipts.js';
 import type { ConsoleServices } from './sources.js';
 

@@ -3,7 +3,8 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import { writeAmount } from '../../core/kernel/currencies.js';
 import type { Page } from '../../core/storage/collection.js';
 import type { Console } from '../../shared/console-kit/console.js';
-import { type Column, type ListQuery, registerList } from '../../shared/console-kit/lists.js';
+import { type ListQuery, registerList } from '../../shared/console-kit/lists.js';
+import type { Column } from '../../shared/console-kit/tables.js';
 import type { BillingRecords, PaymentRecord, RecordQuery, SubscriptionRecord } from '../billing/records.js';
 import type { ResolveUser } from './users.js';
 

@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
-import { tableOf } from '../../shared/console-kit/lists.js';
+import { tableOf } from '../../shared/console-kit/tables.js';
 
 /** What runs, what is configured, and where the operator finds more. Contains no secret. */
 export const Installation = Type.Object({

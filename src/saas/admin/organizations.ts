@@ -11,7 +11,8 @@ import {
   linksBelow,
   registerDetail,
 } from '../../shared/console-kit/details.js';
-import { ANY_PART, type Column, registerList } from '../../shared/console-kit/lists.js';
+import { ANY_PART, registerList } from '../../shared/console-kit/lists.js';
+import type { Column } from '../../shared/console-kit/tables.js';
 import type { OperatedOrganization } from '../organizations/administration.js';
 import type { OrganizationsModule } from '../organizations/module.js';
 import type { Invitation, Member } from '../organizations/schemas.js';

@@ -5,13 +5,14 @@ import { After, Envelope, ok, Timestamp, toTimestamp, type User } from '../../co
 import { sentenceOf } from '../../shared/console-kit/attention.js';
 import { type Console, rootOf } from '../../shared/console-kit/console.js';
 import { figureViews } from '../../shared/console-kit/key-figures.js';
-import { type Column, tableOf, writeEstimate } from '../../shared/console-kit/lists.js';
+import { writeEstimate } from '../../shared/console-kit/lists.js';
 import {
   DEFAULT_PERIOD,
   type PeriodName,
   PeriodQuery,
   periodLinks,
 } from '../../shared/console-kit/periods.js';
+import { type Column, tableOf } from '../../shared/console-kit/tables.js';
 import type { Sessions } from '../auth/store.js';
 import type { PaymentEvents } from '../billing/store.js';
 import type { Duplicates } from '../billing/subscription/duplicates.js';

@@ -8,7 +8,7 @@ import {
   writeDetail,
   writeNamedActor,
 } from '../../shared/console-kit/audit.js';
-import type { Column } from '../../shared/console-kit/lists.js';
+import type { Column } from '../../shared/console-kit/tables.js';
 import type { EmailService, MailSummary } from '../../shared/email/service.js';
 import type { PurchaseList } from '../billing/purchases.js';
 import type { BillingRecords } from '../billing/records.js';

@@ -4,8 +4,9 @@ import { Nullable, Timestamp, User } from '../../core/http/schemas.js';
 import type { BulkAction } from '../../shared/console-kit/actions.js';
 import { registerBulkActions } from '../../shared/console-kit/bulk.js';
 import type { Console } from '../../shared/console-kit/console.js';
-import { ANY_PART, allFound, type Column, type List, registerList } from '../../shared/console-kit/lists.js';
+import { ANY_PART, allFound, type List, registerList } from '../../shared/console-kit/lists.js';
 import { OPERATOR_ROLES } from '../../shared/console-kit/roles.js';
+import type { Column } from '../../shared/console-kit/tables.js';
 import type { UserDirectory, UserState } from '../auth/users/users.js';
 import type { BillingRecords } from '../billing/records.js';
 

@@ -4,7 +4,8 @@ import { Email } from '../../core/http/schemas.js';
 import { registerAction } from '../console-kit/actions.js';
 import type { Console } from '../console-kit/console.js';
 import { registerDetail } from '../console-kit/details.js';
-import { type Column, registerList } from '../console-kit/lists.js';
+import { registerList } from '../console-kit/lists.js';
+import type { Column } from '../console-kit/tables.js';
 import type { MailAdministration } from '../email/administration.js';
 
 /** The e-mails of a product as their readers see them, with example values. */

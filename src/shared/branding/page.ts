@@ -6,7 +6,7 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { Console } from '../console-kit/console.js';
 import { registerDetail } from '../console-kit/details.js';
-import { type Column, tableOf } from '../console-kit/lists.js';
+import { type Column, tableOf } from '../console-kit/tables.js';
 import type { MailAdministration } from '../email/administration.js';
 import {
   localeLinks,

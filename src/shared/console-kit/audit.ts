@@ -5,7 +5,8 @@ import { invalidFields } from '../../core/kernel/errors.js';
 import { AuditView, toAuditView, writeActor } from '../../core/ops/audit.js';
 import type { AuditQuery, AuditSearch } from '../../core/ops/audit-search.js';
 import type { Console } from './console.js';
-import { type Column, registerList, toMinute } from './lists.js';
+import { registerList } from './lists.js';
+import { type Column, toMinute } from './tables.js';
 
 /** The list of audit records, which both products have. */
 export interface AuditListOptions {

@@ -4,8 +4,8 @@ import type { View } from '../../core/http/pages.js';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, ok } from '../../core/http/schemas.js';
 import { type Console, Done, Locale, ownPath, Parameters, rootOf } from './console.js';
-import type { tableOf } from './lists.js';
 import { initialsOf } from './marks.js';
+import type { tableOf } from './tables.js';
 
 /** A page about one thing: with `item` and if the console has an API, also as JSON. */
 export interface Detail<Found> {

@@ -8,7 +8,7 @@ import { canSearch, type Estimate, type Page } from '../../core/storage/collecti
 import type { BulkAction } from './actions.js';
 import { type Console, Done, type Found, ownPath, Parameters, rootOf } from './console.js';
 import { csvOf } from './csv.js';
-import { initialsOf } from './marks.js';
+import { type Column, tableOf } from './tables.js';
 
 /** A list of the console: as a page, as CSV and, if the console has an API, as JSON. */
 export interface List<Item> {
@@ -74,25 +74,6 @@ const TYPED = {
   date: { accepts: 'a day like 2026-01-31', pattern: '^(\\d{4}-\\d{2}-\\d{2})?$' },
   text: { accepts: 'at most 64 letters, dots and underscores', maxLength: 64, pattern: '^[\\w.]*$' },
 };
-
-export interface Column<Item> {
-  label: string;
-  /** The value in the table and in CSV. */
-  text(item: Item): string | number | null;
-  /** A page about it, relative to the root, or an absolute URL. That of the first column is opened by a click anywhere in the row. */
-  href?(item: Item): string | null;
-  /**
-   * `time`: an ISO 8601 time; `number`: aligned right; `code`: an identifier; `status`: a state; `who`: a name with its initials.
-   * Default: text.
-   */
-  kind?: 'time' | 'number' | 'code' | 'status' | 'who';
-  /** A second line below the text, for `who`. */
-  detail?(item: Item): string | null;
-  /** Whether the list is ordered by this column, the newest or highest first. */
-  isSorted?: boolean;
-  /** Where the column appears. Default: both. */
-  only?: 'page' | 'csv';
-}
 
 export interface ListQuery {
   search: string | undefined;
@@ -374,42 +355,3 @@ function chipOf(
 
 const withParameters = (path: string, parameters: Record<string, string>) =>
   path.replace(/:(\w+)/g, (_, name) => encodeURIComponent(parameters[name] ?? ''));
-
-/** The view of the partial `_console-table`. The first page of a row is opened by a click anywhere in it. */
-export function tableOf<Item>(all: readonly Column<Item>[], items: readonly Item[], root: string) {
-  const columns = all.filter(({ only }) => only !== 'csv');
-  return {
-    columns: columns.map(({ label, kind, isSorted = false }) => ({
-      label,
-      isNumber: kind === 'number',
-      isSorted,
-    })),
-    rows: items.map((item) => {
-      return {
-        cells: columns.map(({ label, text, href, kind, detail }, index) => {
-          const value = text(item);
-          const target = href?.(item) ?? undefined;
-          const isOutside = target !== undefined && /^https?:/.test(target);
-          const shown = value === null ? undefined : kind;
-          return {
-            label,
-            text: value,
-            href: target === undefined || isOutside ? target : root + target,
-            isWhole: index === 0 && target !== undefined && !isOutside,
-            time: shown === 'time' ? value : undefined,
-            isNumber: kind === 'number',
-            isCode: shown === 'code',
-            isStatus: shown === 'status',
-            initials: shown === 'who' ? initialsOf(String(value)) : undefined,
-            detail: detail?.(item) ?? undefined,
-            isPlain: shown === undefined || shown === 'number',
-          };
-        }),
-      };
-    }),
-    isEmpty: items.length === 0,
-  };
-}
-
-/** ISO 8601 to `2026-01-31 12:00 UTC`. */
-export const toMinute = (timestamp: string): string => `${timestamp.slice(0, 16).replace('T', ' ')} UTC`;

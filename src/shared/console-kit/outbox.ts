@@ -1,7 +1,8 @@
 import { type Clock, DAY, HOUR, MINUTE } from '../../core/kernel/clock.js';
 import type { Operator } from '../../core/ops/audit.js';
 import type { Page } from '../../core/storage/collection.js';
-import type { Column, List, ListQuery } from './lists.js';
+import type { List, ListQuery } from './lists.js';
+import type { Column } from './tables.js';
 
 /** The list of e-mails, which both products have: without their content, which contains links. */
 

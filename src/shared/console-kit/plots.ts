@@ -1,7 +1,7 @@
 import * as Plot from '@observablehq/plot';
 import { parseHTML } from 'linkedom';
 import { isMonth } from '../../core/kernel/clock.js';
-import { type Column, tableOf } from './lists.js';
+import { type Column, tableOf } from './tables.js';
 
 /**
  * Plots of values per day as SVG, with a sentence and a table that say the same. Load this file dynamically: it is the only
