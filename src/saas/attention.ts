@@ -5,7 +5,7 @@ import type { AdminModule } from './admin/module.js';
 import type { SaasBase } from './base.js';
 import type { SaasModules } from './modules.js';
 
-/** What needs attention becomes an event and a mail, if there is an admin area and somebody to tell. */
+/** What needs attention becomes an event and a mail, if there is an admin area and a recipient: an address or a webhook. */
 export function openAttention(
   { fastify, context, values, runtime, publicUrl }: SaasBase,
   { email, events, webhooks }: SaasModules,

@@ -14,7 +14,7 @@ import { LOGOUT_FAILURES } from './logout-failures.js';
 import { METADATA_CLIENTS } from './metadata-clients.js';
 import { RESOURCES } from './resources.js';
 import { type ConsoleServices, operatorSource, requireCurrent, type TextForm } from './sources.js';
-import { MAX_READ, pageByUse, UNUSED } from './uses.js';
+import { MAX_READ, matcherOf, pageByUse, UNUSED } from './uses.js';
 
 const KINDS: Record<string, { label: string; kinds: Kind[] }> = {
   both: { label: 'People and agents', kinds: ['agent', 'human'] },
@@ -244,10 +244,8 @@ export async function clientsPlugin(
       search === undefined
         ? pageByUse((limit) => clients.list(after, limit), { use, limit, now: clock.now() })
         : { items: [], next: null },
-    async find({ search, filters: { use }, limit }) {
-      const read = async () => ({ items: await clients.search(search, use ? MAX_READ : limit), next: null });
-      return (await pageByUse(read, { use, limit, now: clock.now() })).items;
-    },
+    find: async ({ search, filters: { use }, limit }) =>
+      (await clients.search(search, use ? MAX_READ : limit)).filter(matcherOf(use, clock.now())),
     isNamed: ({ id }, text) => id === text,
     empty: 'There are no applications yet. Create one to let it use this provider.',
   });

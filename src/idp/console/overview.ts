@@ -17,7 +17,7 @@ import { type Column, tableOf } from '../../shared/console-kit/tables.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
 import { COLUMNS } from './principals.js';
 import type { ConsoleServices, ConsoleSources } from './sources.js';
-import { MAX_READ as MAX_COUNTED, USES } from './uses.js';
+import { MAX_READ, USES } from './uses.js';
 
 const NEWEST = 8;
 
@@ -164,8 +164,8 @@ function nextStep(name: string, uses: readonly string[]): string {
 /** How many there are, and the sign-ins of the period and of as much time before. */
 async function readFigures({ sources }: ConsoleServices, { days, fold }: Period) {
   const [people, agents, clients, counts] = await Promise.all([
-    sources.principals.countActive('human', MAX_COUNTED),
-    sources.principals.countActive('agent', MAX_COUNTED),
+    sources.principals.countActive('human', MAX_READ),
+    sources.principals.countActive('agent', MAX_READ),
     sources.clients.estimate(),
     sources.signInDays.read(days),
   ]);
@@ -178,7 +178,7 @@ async function readFigures({ sources }: ConsoleServices, { days, fold }: Period)
   return { people: bounded(people), agents: bounded(agents), clients: writeEstimate(clients), signIns };
 }
 
-const bounded = (count: number) => `${withSeparators(count)}${count >= MAX_COUNTED ? '+' : ''}`;
+const bounded = (count: number) => `${withSeparators(count)}${count >= MAX_READ ? '+' : ''}`;
 
 /** What the operator should look at, with the list that shows it. */
 export async function attentionTo({
@@ -187,14 +187,14 @@ export async function attentionTo({
 }: Pick<ConsoleServices, 'sources' | 'clock'>): Promise<Problem[]> {
   const now = clock.now();
   const [failures, expired, agents, clients] = await Promise.all([
-    sources.logoutFailures.count(MAX_COUNTED),
-    sources.principals.list({ state: 'invited', hasExpiredLink: true, limit: MAX_COUNTED }),
-    sources.principals.list({ kind: 'agent', state: 'active', limit: MAX_COUNTED }),
-    sources.clients.list(undefined, MAX_COUNTED),
+    sources.logoutFailures.count(MAX_READ),
+    sources.principals.list({ state: 'invited', hasExpiredLink: true, limit: MAX_READ }),
+    sources.principals.list({ kind: 'agent', state: 'active', limit: MAX_READ }),
+    sources.clients.list(undefined, MAX_READ),
   ]);
   const rotated = sources.keys.filter(({ use }) => use !== 'current').length;
   const entries = [
-    { name: 'logout-failures', count: failures, isPart: failures >= MAX_COUNTED, path: LOGOUT_FAILURES },
+    { name: 'logout-failures', count: failures, isPart: failures >= MAX_READ, path: LOGOUT_FAILURES },
     { name: 'expired-invitations', ...countOf(expired, () => true), path: 'invitations?state=expired' },
     {
       name: 'unused-agents',

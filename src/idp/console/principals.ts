@@ -6,7 +6,7 @@ import { ANY_PART, allFound, type List, registerList } from '../../shared/consol
 import { nameOfState } from '../../shared/console-kit/marks.js';
 import type { Kind, PrincipalDocument, PrincipalState } from '../provisioning/store.js';
 import { type ConsoleServices, operatorSource, requireCurrent } from './sources.js';
-import { pageByUse, USE_OPTIONS } from './uses.js';
+import { matcherOf, pageByUse, USE_OPTIONS } from './uses.js';
 
 /** How many of those that a search finds the filters are applied to. */
 const FILTERED = 1000;
@@ -86,10 +86,10 @@ export async function principalListsPlugin(
     async find({ search, filters: { kind, state, use } }) {
       const hits = await principals.search(search, FILTERED);
       const isFiltered = (kind ?? state ?? use) !== undefined;
-      const read = async () => ({ items: isFiltered ? allFound(hits, FILTERED) : hits, next: null });
-      const { items } = await pageByUse(read, { use, limit: FILTERED, now: clock.now() });
-      return items.filter(
+      const matches = matcherOf(use, clock.now());
+      return (isFiltered ? allFound(hits, FILTERED) : hits).filter(
         (one) =>
+          matches(one) &&
           (!use || (one.kind === 'agent' && one.state === 'active')) &&
           (kind === undefined || one.kind === kind) &&
           // Of a deleted account, the user name remains, so that it is not given to others.

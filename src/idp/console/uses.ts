@@ -24,13 +24,17 @@ export const USES = {
 export const UNUSED = [{ value: 'unused', label: 'Not used for 90 days' }];
 export const USE_OPTIONS = [...UNUSED, { value: 'ending', label: 'Ends within 14 days' }];
 
+/** Whether a chosen use applies to an item; every item if none is chosen. */
+export function matcherOf(use: string | undefined, now: number): (item: Used) => boolean {
+  const applies = USES[use as keyof typeof USES];
+  return (item) => !applies || applies(item, now);
+}
+
 /** A page of a list, which a chosen use narrows. */
 export async function pageByUse<T extends Used>(
   read: (limit: number) => Promise<Page<T>>,
   { use, limit, now }: { use: string | undefined; limit: number; now: number },
 ): Promise<Page<T>> {
-  const applies = USES[use as keyof typeof USES];
-  if (!applies) return read(limit);
-  const { items, next } = await read(MAX_READ);
-  return { items: items.filter((item) => applies(item, now)), next };
+  const { items, next } = await read(use ? MAX_READ : limit);
+  return { items: items.filter(matcherOf(use, now)), next };
 }

@@ -1,7 +1,7 @@
 import basicAuth from '@fastify/basic-auth';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { type Guard, requestSource } from '../../core/http/routes.js';
-import { httpErrors } from '../../core/kernel/errors.js';
+import { AppError, httpErrors } from '../../core/kernel/errors.js';
 import { secretsEqual } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
@@ -37,7 +37,9 @@ export async function createAdminGuard(parent: FastifyInstance, options: AdminGu
     const isChange = request.method !== 'GET' && request.method !== 'HEAD';
     if (operators && request.headers.authorization === undefined) {
       const admission = await operators.admit(request, reply).catch(async (error: unknown) => {
-        await audit.recordFailure({ event: 'admin.refused', ip: requestSource(request).ip });
+        // An old sign-in is no attempt, and without the store there is no record.
+        if (error instanceof AppError && error.statusCode === 403)
+          await audit.recordFailure({ event: 'admin.refused', ip: requestSource(request).ip });
         throw error;
       });
       if (admission === true && isChange) rejectCrossSite(request);

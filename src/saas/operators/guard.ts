@@ -81,7 +81,7 @@ export function createOperatorSessions(options: OperatorSessionOptions) {
 
     /**
      * Operators change what opens the admin area only in a session that it has opened: a factor that was added after a password alone
-     * would open it for whoever knows the password.
+     * would open it for anyone who knows the password.
      * @throws SECOND_FACTOR_REQUIRED
      */
     async protectFactors({ user, session }: Identity, request: FastifyRequest): Promise<void> {

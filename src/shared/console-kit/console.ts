@@ -103,6 +103,7 @@ export function createConsole(options: ConsoleOptions) {
       { section, view, ...page }: { template: string; section: string; view: View; hasFrames?: boolean },
     ): FastifyReply {
       const root = rootOf(request);
+      const zone = timeZone.of(request);
       const { done } = request.query as { done?: unknown };
       const notice = notices.get(String(done));
       const named = namedOperatorOf(request);
@@ -116,8 +117,8 @@ export function createConsole(options: ConsoleOptions) {
           current.label !== view.title && { label: current.label, href: root + current.path },
         ...view,
         ...(named?.role === 'read-only' && { tools: [], download: false }),
-        ...marksAt(clock.now(), timeZone.of(request)),
-        timeZone: timeZone.of(request),
+        ...marksAt(clock.now(), zone),
+        timeZone: zone,
         consoleTitle: title,
         groups: navigationOf(sections, section, root),
         moreIcon: ICONS.more,

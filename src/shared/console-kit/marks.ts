@@ -77,13 +77,14 @@ const MARKS = {
 /** The functions of the templates. They receive escaped text. @param zone an IANA time zone */
 export function marksAt(now: number, zone: string) {
   const local = clockIn(zone);
+  const today = local(now);
   const exact = new Intl.DateTimeFormat('en-GB', { timeZone: zone, dateStyle: 'long', timeStyle: 'medium' });
   return {
     ...MARKS,
     showTime: mark((timestamp) => {
       const time = Date.parse(timestamp);
       const title = `${exact.format(time)} ${zone}`;
-      return `<time datetime="${timestamp}" title="${title}">${writeTime(local(time), local(now))}</time>`;
+      return `<time datetime="${timestamp}" title="${title}">${writeTime(local(time), today)}</time>`;
     }),
   };
 }

@@ -18,10 +18,11 @@ export async function timeZonePlugin(
   console.addNotice('time-zone', 'The time zone was changed.');
   const schema = { querystring: Type.Object({ done: Done }) };
   fastify.get('/time-zone', { config, schema }, async (request, reply) => {
+    const chosen = timeZone.of(request);
     const choices = ZONES.map((zone) => ({
       value: zone,
       label: zone.replaceAll('_', ' '),
-      isChosen: zone === timeZone.of(request),
+      isChosen: zone === chosen,
     }));
     const view = {
       title: 'Time zone',
