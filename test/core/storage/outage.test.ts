@@ -222,8 +222,10 @@ async function frozenMajority(t: Test, set: ReplicaSet): Promise<void> {
   const accept = (at: IdpApp) => at.request('POST', invitation, { body: { password: PASSWORD } });
   const agent = await idp.mintAgent();
   const client = await idp.createClient();
-  const offline = await idp.codeFor(client, agent, { scope: 'openid offline_access', prompt: 'consent' });
-  const family: string = (await idp.redeem(client, offline)).body.refresh_token;
+  // Its refresh tokens rotate.
+  const native = await idp.createClient({ public: true });
+  const offline = await idp.codeFor(native, agent, { scope: 'openid offline_access', prompt: 'consent' });
+  const family: string = (await idp.redeem(native, offline)).body.refresh_token;
   const code = await idp.codeFor(client, agent);
   const repeated = await idp.codeFor(client, agent);
   const refresh = (at: SaasApp) => at.request('POST', '/api/auth/refresh', { body: { refreshToken } });
@@ -234,7 +236,7 @@ async function frozenMajority(t: Test, set: ReplicaSet): Promise<void> {
   const thaw = set.freeze(t, (address) => address !== primary);
   const failed = await Promise.all([
     refresh(app),
-    idp.refresh(client, family),
+    idp.refresh(native, family),
     idp.redeem(client, code),
     unlock(app),
     accept(idp),
@@ -265,7 +267,7 @@ async function frozenMajority(t: Test, set: ReplicaSet): Promise<void> {
     return settled.join() === '1,1,1';
   });
   t.equal((await refresh(other)).status, 200);
-  t.equal((await otherIdp.refresh(client, family)).status, 200);
+  t.equal((await otherIdp.refresh(native, family)).status, 200);
   t.equal((await otherIdp.redeem(client, code)).status, 200);
   t.equal((await unlock(other)).status, 200);
   t.equal((await unlock(other)).status, 200, 'the same request, until the link would have expired');
