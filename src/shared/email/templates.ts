@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import mustache from 'mustache';
 import { type BrandColours, STANDARD_COLOURS } from '../../core/http/brand.js';
 import {
@@ -104,8 +104,10 @@ type Part = (typeof PARTS)[number];
 const PARTIALS = [
   '_head.html',
   '_brand.html',
+  '_greeting.html',
   '_origin.html',
   '_foot.html',
+  '_greeting.text',
   '_origin.text',
   '_foot.text',
 ] as const;
@@ -113,6 +115,38 @@ const PARTIALS = [
 const TEMPLATE_FILES: readonly string[] = [
   ...MAIL_NAMES.flatMap((name) => PARTS.map((part) => `${name}.${part}`)),
   ...PARTIALS,
+];
+
+/**
+ * Mails that differ in their sentences only share templates, like `notice.html`. In every template, `t:mail.this.title` is the
+ * sentence `title` of the mail.
+ */
+const SHARED: Readonly<Record<string, readonly MailName[]>> = {
+  notice: [
+    'password-changed',
+    'email-changed',
+    'second-factor-added',
+    'second-factor-removed',
+    'passkey-added',
+    'passkey-removed',
+    'agents-connected',
+    'agents-disconnected',
+    'key-created',
+    'identity-connected',
+    'identity-disconnected',
+  ],
+  address: ['verify-email', 'confirm-address-change', 'organization-invitation'],
+  'payment-ahead': ['renewal', 'trial-ending'],
+  attention: ['attention-began', 'attention-ended'],
+};
+
+/** That of all mails. */
+const SUBJECT = 'mail.subject';
+
+const KNOWN_FILES: readonly string[] = [
+  ...TEMPLATE_FILES,
+  ...Object.keys(SHARED).flatMap((name) => [`${name}.text`, `${name}.html`]),
+  SUBJECT,
 ];
 
 export interface RenderedMail {
@@ -136,7 +170,7 @@ const BUILT_IN_FOLDER = packageFile('templates/email');
 
 /** The files of an operator's folder that are used. */
 export const ownTemplates = (folder: string | undefined): string[] =>
-  folder === undefined ? [] : TEMPLATE_FILES.filter((file) => existsSync(join(folder, file)));
+  folder === undefined ? [] : KNOWN_FILES.filter((file) => existsSync(join(folder, file)));
 
 /** Validates a folder of templates. Returns the problems as the end of a sentence. */
 export function templateProblems(folder: string | undefined): string | undefined {
@@ -144,18 +178,18 @@ export function templateProblems(folder: string | undefined): string | undefined
   if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) return 'is not a folder.';
   const english = createMessages().catalogue();
   const unknownFiles = readdirSync(folder).filter(
-    (file) => /\.(subject|text|html)$/.test(file) && !TEMPLATE_FILES.includes(file),
+    (file) => /\.(subject|text|html)$/.test(file) && !KNOWN_FILES.includes(file),
   );
-  const problems = [
+  const problems = new Set([
     ...unknownFiles.map((file) => `${file} does not match any template`),
     ...TEMPLATE_FILES.flatMap((file) => validateTemplate(file, folder, english) ?? []),
-  ];
-  return problems.length === 0 ? undefined : `contains broken templates: ${problems.join('; ')}.`;
+  ]);
+  return problems.size === 0 ? undefined : `contains broken templates: ${[...problems].join('; ')}.`;
 }
 
 /** Reads all templates. Those of a language are compiled on first use. */
 export function loadTemplates({ folder, colours = STANDARD_COLOURS }: TemplateOptions = {}): Templates {
-  const sources = TEMPLATE_FILES.map((file) => [file, readTemplate(file, folder)] as const);
+  const sources = readTemplates(folder);
   const localized = new Map<string, Record<string, string>>();
 
   const textsIn = (catalogue: Catalogue): Record<string, string> => {
@@ -239,10 +273,24 @@ export function validateValues(name: MailName, values: Record<string, string>): 
   if (missing) throw new TypeError(`The mail '${name}' lacks its value '${missing}'.`);
 }
 
-function readTemplate(file: string, folder: string | undefined): string {
-  const custom = folder === undefined ? undefined : join(folder, file);
-  const path = custom !== undefined && existsSync(custom) ? custom : join(BUILT_IN_FOLDER, file);
-  return withoutByteOrderMark(readFileSync(path, 'utf8'));
+/** The templates of all mails, and the partials. */
+export const readTemplates = (folder?: string) =>
+  TEMPLATE_FILES.map((file) => [file, readTemplate(file, pathOf(file, folder))] as const);
+
+/** The file of the operator, or else of the package: one of the mail alone, or else the shared one. */
+function pathOf(file: string, folder: string | undefined): string {
+  const [name = '', part = ''] = file.split('.');
+  const [shared = name] = Object.entries(SHARED).find(([, names]) => names.includes(name as MailName)) ?? [];
+  const files = [file, part === 'subject' ? SUBJECT : `${shared}.${part}`];
+  const folders = folder === undefined ? [BUILT_IN_FOLDER] : [folder, BUILT_IN_FOLDER];
+  const paths = folders.flatMap((one) => files.map((candidate) => join(one, candidate)));
+  return paths.find((path) => existsSync(path)) ?? join(BUILT_IN_FOLDER, file);
+}
+
+function readTemplate(file: string, path: string): string {
+  const [name] = file.split('.');
+  const text = withoutByteOrderMark(readFileSync(path, 'utf8'));
+  return text.replaceAll('t:mail.this.', `t:mail.${name}.`);
 }
 
 /** Reports invalid syntax, an unknown value, or a tag without escaping in one template. */
@@ -251,15 +299,16 @@ function validateTemplate(file: string, folder: string, english: Catalogue): str
   const mails = name.startsWith('_') ? MAIL_NAMES : [name as MailName];
   const values = [...COMMON_VALUES, ...mails.flatMap(valueNames)];
   const partials = PARTIALS.filter((partial) => partial.endsWith(`.${part}`));
+  const path = pathOf(file, folder);
   try {
-    const text = localizeFile(file, readTemplate(file, folder), english);
+    const text = localizeFile(file, readTemplate(file, path), english);
     const problem = validateTokens(mustache.parse(text) as Token[], {
       values,
       partials: partials.map((partial) => partial.slice(0, partial.indexOf('.'))),
     });
-    return problem && `${file} ${problem}`;
+    return problem && `${basename(path)} ${problem}`;
   } catch (error) {
-    return `${file} cannot be used (${(error as Error).message})`;
+    return `${basename(path)} cannot be used (${(error as Error).message})`;
   }
 }
 

@@ -5,6 +5,7 @@ import t, { type Test } from 'tap';
 import { sentencesIn } from '../../../src/core/http/messages.js';
 import { BUILT_IN_FOLDER, localesIn, readSentences, valuesIn } from '../../../src/core/http/sentences.js';
 import { createServer } from '../../../src/index.js';
+import { readTemplates } from '../../../src/shared/email/templates.js';
 import { testOptions } from '../../kit/app.js';
 import { authorizePath, idpApp } from '../../kit/idp.js';
 import { temporaryFolder } from '../../kit/tmp.js';
@@ -21,8 +22,8 @@ const filesIn = (folder: string, extension: RegExp): string[] =>
     .map((file) => readFileSync(join(ROOT, folder, file), 'utf8'));
 
 t.test('every sentence is used, and every used sentence exists', async (t) => {
-  const templates = filesIn('templates', /\.(html|text|subject)$/);
-  const included = templates.flatMap(sentencesIn);
+  const mails = readTemplates().map(([, text]) => text);
+  const included = [...filesIn('templates/pages', /\.html$/), ...mails].flatMap(sentencesIn);
   const titles = readdirSync(join(ROOT, 'templates/pages')).map((file) => file.replace('.html', '.title'));
   const code = filesIn('src', /\.ts$/).join('\n');
   const literals = [...code.matchAll(/'([\w-]+\.[\w.-]+)'/g)].map(([, key = '']) => key);

@@ -87,6 +87,29 @@ t.test('a folder of the operator replaces templates file by file', async (t) => 
   t.equal(changed.subject, ours.render('password-changed', values, english).subject);
 });
 
+t.test(
+  'a shared template of the operator replaces that of all its e-mails but those with one of their own',
+  async (t) => {
+    const files = {
+      'notice.text': '{{> t:mail.this.title}}!',
+      'key-created.text': 'Key',
+      'mail.subject': 'Hi',
+    };
+    const folder = folderOf(t, files);
+    t.equal(templateProblems(folder), undefined);
+    const { render } = loadTemplates({ folder });
+    t.match(render('passkey-added', SITE, english), {
+      text: `${english.text('mail.passkey-added.title')}!`,
+      subject: 'Hi',
+    });
+    t.match(render('key-created', SITE, english), { text: 'Key', subject: 'Hi' });
+    const broken = folderOf(t, { 'notice.text': '{{nmae}}', 'address.html': '{{> t:mail.this.missing}}' });
+    const problems = templateProblems(broken) ?? '';
+    t.equal(problems.match(/notice\.text uses 'nmae'/g)?.length, 1, 'named once');
+    t.match(problems, /address\.html cannot be used \(There is no message 'mail\.verify-email\.missing'/);
+  },
+);
+
 t.test('an invalid templates folder prevents the start, and the problem is named', async (t) => {
   const target = join(folderOf(t, { real: 'Hello {{email}}' }), 'real');
   const linked = temporaryFolder(t);
