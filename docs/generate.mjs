@@ -53,11 +53,10 @@ const pages = {
   'docs/events.md': eventsPage(NOTE, table),
   'docs/cli.md': await cliPage(NOTE),
   'docs/api.md': apiPage(NOTE, surfaces),
-  'docs/index.md': withPages('docs/index.md', '', '\nWhat changed: [Changelog](../CHANGELOG.md).\n'),
-  'llms.txt': withPages(
-    'llms.txt',
-    'docs/',
-    '\n## Optional\n\n- [README](README.md): the package on one page\n- [Documentation](docs/index.md): these pages for people\n- [Changelog](CHANGELOG.md): changes by version\n',
+  'docs/index.md': withPages('docs/index.md'),
+  'docs/llms.txt': withPages(
+    'docs/llms.txt',
+    '\n## Optional\n\n- [README](../README.md): the package on one page\n- [Documentation](index.md): these pages for people\n',
   ),
   'docs/openapi/saas-backend.json': await openApi('saas-backend', products.saasBackend),
   'docs/openapi/idp.json': await openApi('idp', products.idp),

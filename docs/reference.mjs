@@ -224,20 +224,20 @@ ${sections.join('\n\n')}
 `;
 }
 
-/** The pages of the documentation, by group: `website/navigation.json`. */
-export const navigation = JSON.parse(readFileSync(join(root, 'website/navigation.json'), 'utf8'));
+/** The pages of the documentation, by group: `docs/.vitepress/navigation.json`. */
+export const navigation = JSON.parse(readFileSync(join(root, 'docs/.vitepress/navigation.json'), 'utf8'));
 
 const MARK = '<!-- pages: npm run generate -->';
 
 /** Replaces what follows the mark with the list of pages. */
-export function withPages(file, folder, others = '') {
+export function withPages(file, others = '') {
   const text = readFileSync(join(root, file), 'utf8');
   if (!text.includes(MARK)) throw new Error(`${file} has no place for the list of pages`);
   const groups = navigation.map(({ text: title, pages }) => {
     const lines = pages.map(([page, name, about]) => {
       if (!existsSync(join(root, 'docs', page)) && !GENERATED.includes(page))
         throw new Error(`there is no docs/${page}`);
-      return `- [${name}](${folder}${page}): ${about}`;
+      return `- [${name}](${page}): ${about}`;
     });
     return `## ${title}\n\n${lines.join('\n')}\n`;
   });

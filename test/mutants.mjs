@@ -172,7 +172,7 @@ function copyBuild() {
     for (const pid of groups) endGroup(pid);
     rmSync(copy, { recursive: true, force: true });
   });
-  for (const name of ['dist', 'src', 'lists', 'templates', 'docs/openapi', 'package.json'])
+  for (const name of ['dist', 'src', 'templates', 'docs/openapi', 'package.json'])
     cpSync(name, join(copy, name), { recursive: true });
   symlinkSync(join(process.cwd(), 'node_modules'), join(copy, 'node_modules'));
   return copy;

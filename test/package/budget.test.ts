@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import t from 'tap';
 import { compiled } from '../kit/process.js';
 
-/** The size of the package, and what each entry point loads at once. */
+/** The size of the package and of the root of the repository, and what each entry point loads at once. */
 
 const ROOT = join(compiled('.'), '..');
 
@@ -38,6 +38,17 @@ t.test('the package and the client stay within their budgets', async (t) => {
   t.ok(size <= budget.packedKilobytes * 1000, `${size} bytes packed`);
   t.ok(unpackedSize <= budget.unpackedKilobytes * 1000, `${unpackedSize} bytes unpacked`);
   t.ok(client <= budget.clientKilobytes * 1000, `${client} bytes of the client`);
+});
+
+t.test('the root of the repository has at most fifteen entries', async (t) => {
+  const { stdout } = await promisify(execFile)('git', ['ls-files'], { cwd: ROOT, maxBuffer: 2 ** 24 });
+  const entries = new Set(
+    stdout
+      .trim()
+      .split('\n')
+      .map((path) => path.replace(/\/.*/, '')),
+  );
+  t.ok(entries.size <= 15, [...entries].join(' '));
 });
 
 /** The packages that an import of a file loads at once: not those that it imports later. */

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 
-/** The files of this package that are read at runtime: templates, lists and descriptions. */
+/** The files of this package that are read at runtime: templates, common passwords and descriptions. */
 
 let folder: string | undefined;
 
@@ -42,7 +42,7 @@ function packageFolder(): string {
 export function tracedFolders(): string[] {
   return [
     join(import.meta.dirname, '../../../../templates'),
-    join(import.meta.dirname, '../../../../lists'),
+    join(import.meta.dirname, '../../../../src/core/passwords'),
     join(import.meta.dirname, '../../../../docs/openapi'),
   ];
 }

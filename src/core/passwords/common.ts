@@ -48,7 +48,7 @@ async function weakness(password: string, own: readonly string[]): Promise<strin
 let common: Promise<ReadonlySet<string>> | undefined;
 
 async function readCommon(): Promise<ReadonlySet<string>> {
-  const text = await readFile(packageFile('lists/common-passwords.txt'), 'utf8');
+  const text = await readFile(packageFile('src/core/passwords/common-passwords.txt'), 'utf8');
   // The licence notice ends with the first empty line.
   return new Set(text.slice(text.indexOf('\n\n') + 2).split('\n'));
 }

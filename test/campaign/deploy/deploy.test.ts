@@ -9,7 +9,7 @@ import { temporaryFolder } from '../../kit/tmp.js';
 import { ask, type Question, run, selfSigned } from '../proxy/kit.js';
 import { deployed, ROOT, startUnit, unitValues, variablesOf } from './kit.js';
 
-/** The files of deploy/, with the real programs, Caddy and mongod. test/campaign/deploy/image.ts tests the image. */
+/** The files of examples/deploy/, with the real programs, Caddy and mongod. test/campaign/deploy/image.ts tests the image. */
 
 const JSON_TYPE = { 'content-type': 'application/json' };
 const ADMIN_TOKEN = 'operator-Vw3kLq8ZsT1mXe6YbN0cRj4HuPd9';
@@ -150,7 +150,7 @@ t.test('deployments set documented options only', async (t) => {
 
 t.test('secrets.sh generates every secret of compose.yaml once', async (t) => {
   const folder = temporaryFolder(t);
-  copyFileSync(join(ROOT, 'deploy/compose/secrets.sh'), join(folder, 'secrets.sh'));
+  copyFileSync(join(ROOT, 'examples/deploy/compose/secrets.sh'), join(folder, 'secrets.sh'));
   const generate = async () => {
     await run('sh', [join(folder, 'secrets.sh')]);
     const names = readdirSync(join(folder, 'secrets')).sort();
@@ -171,7 +171,7 @@ async function startMembers() {
   const mongod = process.env['MONGOMS_SYSTEM_BINARY'];
   if (!mongod) throw new Error('MONGOMS_SYSTEM_BINARY is not set');
   const folder = temporaryFolder(t);
-  copyFileSync(join(ROOT, 'deploy/compose/secrets.sh'), join(folder, 'secrets.sh'));
+  copyFileSync(join(ROOT, 'examples/deploy/compose/secrets.sh'), join(folder, 'secrets.sh'));
   await run('sh', [join(folder, 'secrets.sh')]);
   const secret = (name: string) => join(folder, 'secrets', name);
   const keyFile = join(folder, 'keyfile');
@@ -211,7 +211,7 @@ const MISSING_MONGOD = {
 await withOrSkip(MISSING_MONGOD, startMembers, ({ ports, secret, at }) => {
   t.test('the replica set of compose.yaml initiates itself and lets only its users in', async (t) => {
     const initiate = async () => {
-      const program = startProgram(t, join(ROOT, 'deploy/compose/replica-set.mjs'), {
+      const program = startProgram(t, join(ROOT, 'examples/deploy/compose/replica-set.mjs'), {
         env: {
           LOCAL_URI: `mongodb://127.0.0.1:${ports[0]}`,
           ADMIN_PASSWORD_FILE: secret('mongo-admin-password'),

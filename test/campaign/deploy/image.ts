@@ -10,7 +10,7 @@ import { PRODUCTS } from '../proxy/kit.js';
 import { deployed, ROOT } from './kit.js';
 
 /**
- * Performs the steps of deploy/Dockerfile in a folder, and runs both programs like its image: `npm run test:image`. It needs
+ * Performs the steps of examples/deploy/Dockerfile in a folder, and runs both programs like its image: `npm run test:image`. It needs
  * no container engine; isolated programs need root on Linux.
  */
 
@@ -58,7 +58,7 @@ t.test('the image contains the package and its dependencies only, and no secret'
   t.same(readdirSync(image).sort(), ['app', 'data', 'usr']);
   t.same(readdirSync(join(image, 'usr/local/bin')).sort(), ['idp', 'saas-backend']);
   const top = readdirSync(join(image, 'app')).sort();
-  t.same(top, ['LICENSE', 'dist', 'docs', 'lists', 'node_modules', 'package.json', 'templates']);
+  t.same(top, ['LICENSE', 'dist', 'docs', 'node_modules', 'package.json', 'src', 'templates']);
   const packages = readdirSync(join(image, 'app/node_modules'));
   t.notOk(packages.includes('typescript'), 'without tools of the build');
   t.same(readdirSync(join(image, 'data')), []);

@@ -4,11 +4,11 @@ import type { Test } from 'tap';
 import { compiled, type Program, startProgram } from '../../kit/process.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 
-/** Reads the files of deploy/ and runs what they describe. */
+/** Reads the files of examples/deploy/ and runs what they describe. */
 
 export const ROOT = join(compiled('.'), '..');
 
-export const deployed = (path: string): string => readFileSync(join(ROOT, 'deploy', path), 'utf8');
+export const deployed = (path: string): string => readFileSync(join(ROOT, 'examples/deploy', path), 'utf8');
 
 /** The values of a key of a systemd unit, in order. */
 export const unitValues = (unit: string, key: string): string[] =>

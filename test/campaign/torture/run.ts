@@ -1,6 +1,6 @@
 /** `npm run torture`: failures of every kind under both programs. Exits with 1 if a client was told something untrue. */
 import { writeFileSync } from 'node:fs';
-import { readArguments } from '../../../bench/arguments.js';
+import { readArguments } from '../../bench/arguments.js';
 import { CONFIGURATIONS, endRound, nameOf, type RoundResult, runRound } from './campaign.js';
 import { EVENT_NAMES } from './events.js';
 import { type EventFigures, worstOf } from './figures.js';

@@ -21,17 +21,17 @@ export interface Block {
   runBy: string | undefined;
 }
 
-/** Every page that readers get; the changelog has no commands. */
+/** Every page that readers get. */
 export function pagesOfDocumentation(): string[] {
   const names = readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md'));
-  return ['README.md', 'CONTRIBUTING.md', ...names.map((name) => `docs/${name}`)];
+  return ['README.md', '.github/CONTRIBUTING.md', ...names.map((name) => `docs/${name}`)];
 }
 
 /** Pages for those who change the code, which the package does not contain. */
 export function pagesForMakers(): string[] {
   const decisions = readdirSync(join(ROOT, 'docs/decisions'), { recursive: true }).map(String);
   return [
-    ...['SECURITY.md', 'test/threats.md'],
+    ...['.github/SECURITY.md', 'test/threats.md'],
     ...decisions.filter((name) => name.endsWith('.md')).map((name) => `docs/decisions/${name}`),
   ];
 }

@@ -13,13 +13,13 @@ interface Group {
 }
 
 t.test('every page is in the navigation of the site, once', async (t) => {
-  const groups: Group[] = JSON.parse(readPage('website/navigation.json'));
+  const groups: Group[] = JSON.parse(readPage('docs/.vitepress/navigation.json'));
   const listed = groups.flatMap(({ pages }) => pages.map(([page]) => page));
   const pages = readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md'));
   t.strictSame(
     listed.sort(),
     pages.filter((name) => name !== 'index.md').sort(),
-    'add a new page to website/navigation.json, then: npm run generate',
+    'add a new page to docs/.vitepress/navigation.json, then: npm run generate',
   );
 });
 
@@ -34,7 +34,7 @@ t.test('the package contains the pictures of its README', async (t) => {
 
 t.test('links and anchors of every page lead somewhere, as on GitHub', async (t) => {
   const texts = new Map(
-    [...pagesOfDocumentation(), ...pagesForMakers(), 'CHANGELOG.md', 'llms.txt'].map((name) => [
+    [...pagesOfDocumentation(), ...pagesForMakers(), 'docs/llms.txt'].map((name) => [
       name,
       readPage(name).replace(/^ *```[\s\S]*?^ *```/gm, ''),
     ]),
@@ -68,9 +68,7 @@ function anchorsOf(text: string): Set<string> {
 
 t.test('every file of the repository that the documents name exists', async (t) => {
   const named = [...pagesOfDocumentation(), ...pagesForMakers()].flatMap((page) => {
-    const paths = readPage(page).match(
-      /(?<![\w./@:-])(?:src|test|bin|bench|docs|examples|templates)\/[\w./*-]*/g,
-    );
+    const paths = readPage(page).match(/(?<![\w./@:-])(?:src|test|bin|docs|examples|templates)\/[\w./*-]*/g);
     return (paths ?? []).map((path) => ({ page, path: path.replace(/\.$/, '') }));
   });
   t.ok(named.length > 100);
@@ -112,7 +110,7 @@ t.test('every threat of test/threats.md has a mitigation and tests that exist', 
 });
 
 t.test('a link of the built site to a missing page, file or heading fails the build', async (t) => {
-  const { findBrokenLinks } = await import(pathToFileURL(join(ROOT, 'website/links.mjs')).href);
+  const { findBrokenLinks } = await import(pathToFileURL(join(ROOT, 'docs/.vitepress/links.mjs')).href);
   const folder = temporaryFolder(t);
   mkdirSync(join(folder, 'images'));
   writeFileSync(join(folder, 'images/a.png'), '');

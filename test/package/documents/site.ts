@@ -12,7 +12,7 @@ import { ROOT } from './blocks.js';
  * page that it visits.
  */
 
-const SITE = join(ROOT, 'website/.vitepress/dist');
+const SITE = join(ROOT, 'docs/.vitepress/dist');
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /** One page of each kind. */

@@ -1,0 +1,76 @@
+// Builds the site: node docs/.vitepress/build.mjs [--dev]. VitePress reads the pages from the folder `pages`, a copy of docs in which
+// links to files outside of docs lead to copies of these files.
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  watch,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join, posix } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build, createServer } from 'vitepress';
+import { findBrokenLinks } from './links.mjs';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const site = join(root, 'docs');
+const pages = join(site, '.vitepress/pages');
+
+/** Where a link of a page leads on the site. `path` is relative to the repository. */
+function resolve(path, anchor, page) {
+  if (!existsSync(join(root, path))) throw new Error(`${page} links to ${path}, which does not exist`);
+  if (path === 'README.md') return `index.md${anchor}`;
+  if (/^docs\/[\w-]+\.md$/.test(path)) return path.slice('docs/'.length) + anchor;
+  if (/^docs\/images\//.test(path)) return path.slice('docs/'.length);
+  const copy = join(pages, 'public/files', path);
+  mkdirSync(dirname(copy), { recursive: true });
+  cpSync(join(root, path), copy, { recursive: true });
+  // VitePress takes an unknown extension for a page.
+  return `pathname:///files/${path}`;
+}
+
+function copyPage(from, to) {
+  const folder = posix.dirname(from);
+  const text = readFileSync(join(root, from), 'utf8');
+  const visible = text.replace(/^ *<!--.*-->\n/gm, '');
+  const linked = visible.replace(
+    /(```[\s\S]*?```)|\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)/g,
+    (whole, code, path, anchor = '') => {
+      if (code) return whole;
+      return `](${resolve(posix.normalize(posix.join(folder, path)), anchor, from)})`;
+    },
+  );
+  writeFileSync(join(pages, to), linked);
+}
+
+function copyPages() {
+  rmSync(pages, { recursive: true, force: true });
+  mkdirSync(pages, { recursive: true });
+  cpSync(join(root, 'docs/images'), join(pages, 'images'), { recursive: true });
+  for (const name of readdirSync(join(root, 'docs')))
+    if (name.endsWith('.md')) copyPage(`docs/${name}`, name);
+  copyInstructions();
+}
+
+/** Language models look for them at /llms.txt. */
+function copyInstructions() {
+  const text = readFileSync(join(root, 'docs/llms.txt'), 'utf8').replace('(../README.md)', '(index.md)');
+  mkdirSync(join(pages, 'public'), { recursive: true });
+  writeFileSync(join(pages, 'public/llms.txt'), text.replaceAll(/(?<=\]\([\w/-]+)\.md\)/g, '.html)'));
+}
+
+copyPages();
+if (process.argv.includes('--dev')) {
+  watch(join(root, 'docs'), (_, name) => name?.endsWith('.md') && copyPage(`docs/${name}`, name));
+  const server = await createServer(site, { port: 5173 });
+  await server.listen();
+  server.printUrls();
+} else {
+  await build(site);
+  const broken = findBrokenLinks(join(site, '.vitepress/dist'), process.env.DOCS_BASE);
+  for (const problem of broken) console.error(problem);
+  if (broken.length > 0) process.exit(1);
+}
