@@ -1,3 +1,4 @@
+import { mountPath } from '../core/config/public-url.js';
 import { access, type FastifyTypebox } from '../core/http/routes.js';
 import { HOUR } from '../core/kernel/clock.js';
 import { fixedWindow } from '../core/throttle/throttle.js';
@@ -10,7 +11,6 @@ import { type Directory, isSelfRegistered } from './oidc/directory.js';
 import type { FirstPartySignIn } from './oidc/first-party-sign-in.js';
 import type { OidcModule } from './oidc/module.js';
 import type { ResourceScopes, Resources } from './oidc/resources.js';
-import { mountPath } from './oidc/sessions.js';
 import type { ProvisioningModule } from './provisioning/module.js';
 
 export interface AccountDependencies {

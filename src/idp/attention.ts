@@ -1,4 +1,4 @@
-import { createAttentionJob } from '../shared/console-kit/attention.js';
+import { createAttentionJob, type ProblemChange } from '../shared/console-kit/attention.js';
 import { createAttentionMails } from '../shared/email/attention.js';
 import type { EmailModule } from '../shared/email/module.js';
 import { CONSOLE_PATH } from './console/guard.js';
@@ -15,6 +15,9 @@ export function openAttention(
   if (!email || to.length === 0) return;
   const urlOf = (path: string) => `${issuer()}${CONSOLE_PATH}/${path}`;
   const mailsOf = createAttentionMails({ outbox: email.service, to, urlOf, clock });
-  const effects: Parameters<typeof createAttentionJob>[1]['effects'] = async (change) => mailsOf(change);
-  jobs.add('attention', createAttentionJob(context, { read: console.readAttention, effects }));
+  const attention = {
+    read: console.readAttention,
+    effects: async (change: ProblemChange) => mailsOf(change),
+  };
+  jobs.add('attention', createAttentionJob(context, attention));
 }

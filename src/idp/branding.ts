@@ -1,3 +1,4 @@
+import { mountPath } from '../core/config/public-url.js';
 import { createBranding } from '../shared/branding/page.js';
 import type { EmailModule } from '../shared/email/module.js';
 import type { IdpContext } from './context.js';
@@ -9,7 +10,7 @@ export function openBranding(
   { brand, messages, values, origins, issuer, hasAccountPages }: IdpContext,
   { oidc, email }: { oidc: OidcModule; email: EmailModule | undefined },
 ) {
-  const at = (path: string) => new URL(issuer()).pathname.replace(/\/$/, '') + path;
+  const at = (path: string) => mountPath(issuer()) + path;
   return createBranding({
     ...{ brand, messages, schema: idpSchema, config: { values, origins }, mails: email?.administration },
     pages: () => [

@@ -69,6 +69,9 @@ export function mountProblem(path: string): string | null {
     : `must be a path like /api, without a trailing slash; given: ${formatValue(path)}.`;
 }
 
+/** The path of a public URL, which includes what a proxy adds: empty at the root. */
+export const mountPath = (publicUrl: string): string => new URL(publicUrl).pathname.replace(/\/$/, '');
+
 /** Whether a host name is a loopback address. */
 export function isLoopback(hostname: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname);

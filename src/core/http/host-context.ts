@@ -10,14 +10,10 @@ import type { Random } from '../kernel/secrets.js';
 import { createOutageLog, type OutageLog } from './outage-log.js';
 import type { ResponseRules } from './responses.js';
 
-export interface Lifecycle {
-  /** Set when the server starts to stop. */
-  draining: boolean;
-}
-
 /** The environment of a plugin: a host application or one of the servers. */
 export interface HostContext {
-  lifecycle: Lifecycle;
+  /** `draining` is set when the server starts to stop. */
+  lifecycle: { draining: boolean };
   publicUrl: PublicUrl;
   outages: OutageLog;
   /** The path of the API, if a host's middleware chain may have changed it. */

@@ -173,7 +173,7 @@ function recordingIn(
       await insert(record as AuditRecord);
       return true;
     },
-    { lossMessage: LOSS_MESSAGE },
+    LOSS_MESSAGE,
   );
 
   const create = (entry: Entry): AuditRecord => ({

@@ -16,11 +16,6 @@ export type Settle<Attempt> = (attempts: Attempt[]) => Promise<boolean>;
 
 export type UnknownWritesRegistry = ReturnType<typeof createUnknownWrites>;
 
-export interface TrackOptions {
-  /** The log message about attempts that are given up; absent: their loss is harmless. */
-  lossMessage?: string;
-}
-
 interface Entry {
   what: string;
   lossMessage: string | undefined;
@@ -115,7 +110,8 @@ export function createUnknownWrites({ clock, log }: { clock: Clock; log: Pick<Jo
   };
 
   return {
-    track<Attempt>(what: string, settle: Settle<Attempt>, { lossMessage }: TrackOptions = {}) {
+    /** @param lossMessage the log message about attempts that are given up; absent: their loss is harmless */
+    track<Attempt>(what: string, settle: Settle<Attempt>, lossMessage?: string) {
       const known = new Map<string, Entry>();
       return {
         /** Remembers an attempt if `error` leaves its outcome open. A key can have several attempts. */

@@ -1,4 +1,5 @@
 import { auditRetentionOption, createAudit, createListedAudit } from '../ops/audit.js';
+import type { RunReport } from '../ops/jobs.js';
 import { openExistingStore } from '../storage/open.js';
 import { resolveStore } from './backup.js';
 import { createCommandContext } from './module-context.js';
@@ -18,23 +19,16 @@ export interface AuditPurge {
   signal: AbortSignal;
 }
 
-export interface AuditPurgeReport {
-  removed: number;
-  /** Records older than this number of days were deleted. */
-  days: number;
-  /** False if the signal was aborted before the last record. */
-  isComplete: boolean;
-}
-
 /**
  * Deletes old audit records of a program, which may be running. The deletion is recorded as `audit.purged`.
  *
+ * @returns how many were older than how many `days`; incomplete if the signal was aborted before the last one
  * @throws ConfigurationError, or StoreUnavailable if the store does not exist
  */
 export async function purgeAudit(
   program: keyof typeof storeOptions,
   { days: given, warn, onProgress = () => {}, signal }: AuditPurge,
-): Promise<AuditPurgeReport> {
+): Promise<RunReport & { days: number }> {
   const { createAudit: create, retention } = AUDITS[program];
   const { values, production } = resolveStore(program, { auditRetentionDays: retention });
   const days = given ?? values.auditRetentionDays;

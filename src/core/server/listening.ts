@@ -17,25 +17,18 @@ export function urlHost(host: string): string {
   return host.includes(':') ? `[${host}]` : host;
 }
 
-export interface ListeningProblem {
-  about: 'port' | 'host';
-  /** Begins with the value. */
-  message: string;
-  remedy: string;
-}
-
 /** Properties of listen errors. */
 export type ListeningError = NodeJS.ErrnoException & { port?: number; address?: string; hostname?: string };
 
 /**
- * Explains a listen error; `null` for other errors.
+ * Explains a listen error, by a message that begins with the value; `null` for other errors.
  *
  * @param names the variables or flags of the port and the host
  */
 export function listeningProblem(
   { code, syscall, port, address, hostname }: ListeningError,
   names: Record<'port' | 'host', string>,
-): ListeningProblem | null {
+): { about: 'port' | 'host'; message: string; remedy: string } | null {
   if (code === 'EADDRINUSE') {
     const remedy = `Stop the process that listens there, or choose another port with ${names.port}.`;
     return { about: 'port', message: `${port} is in use`, remedy };

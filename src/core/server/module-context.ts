@@ -38,44 +38,20 @@ export interface ModuleContextOptions<A extends AuditLog> {
   telemetry?: Telemetry | undefined;
 }
 
-export function createModuleContext<A extends AuditLog>(
-  store: Store,
-  {
-    production,
-    clock,
-    random,
-    log,
-    createAudit,
-    throttleSecret,
-    limits,
-    rates,
-    hashing,
-    retryAudit = true,
-    metrics,
-    telemetry,
-  }: ModuleContextOptions<A>,
-) {
+export function createModuleContext<A extends AuditLog>(store: Store, options: ModuleContextOptions<A>) {
+  const { production, clock, random, log, metrics, telemetry, retryAudit = true } = options;
   const unknownWrites = createUnknownWrites({ clock, log });
   if (metrics) measureHashing(metrics);
-  const commit = createCommit(store);
-  const audit = createAudit(store, { clock, random, log, ...(retryAudit && { unknownWrites }) });
+  const audit = options.createAudit(store, { clock, random, log, ...(retryAudit && { unknownWrites }) });
   return {
     store,
-    commit,
+    commit: createCommit(store),
     clock,
     random,
     log,
     audit,
-    throttle: createThrottle(store, {
-      clock,
-      audit,
-      production,
-      limits,
-      rates,
-      metrics,
-      secret: throttleSecret,
-    }),
-    passwords: createPasswords(random, hashing),
+    throttle: createThrottle(store, { ...options, audit, secret: options.throttleSecret }),
+    passwords: createPasswords(random, options.hashing),
     passwordPolicy: createPasswordPolicy(production, (message) => log.warn(message)),
     /** Modules add their jobs, which run in a server only. */
     jobs: createJobs(store, { clock, random, log, metrics }),

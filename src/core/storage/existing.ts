@@ -6,27 +6,27 @@ import { rejectFolder } from './sqlite/file.js';
 
 const MEMORY = 'sqlite::memory:';
 
-/**
- * The file of a SQLite URI.
- *
- * @throws StoreUnavailable if it does not exist
- */
+/** The file of a SQLite URI; `null` for a store in memory or at a server. */
+export const fileOf = (uri: string): string | null =>
+  uri.startsWith('sqlite:') && uri !== MEMORY ? resolve(uri.slice('sqlite:'.length)) : null;
+
+/** The file of a SQLite URI. @throws StoreUnavailable if it does not exist */
 export function existingFile(uri: string): string {
-  if (uri === MEMORY) {
+  const file = fileOf(uri);
+  if (file === null) {
     const remedy = 'Use a SQLite file.';
     throw new StoreUnavailable('an in-memory store is lost when its program stops', { remedy });
   }
-  const file = fileOf(uri);
   rejectFolder(file);
-  const remedy = 'Use an existing store file, or start the program once to create it.';
+  let why = '';
   try {
     if (statSync(file).isFile()) return file;
-  } catch (cause) {
-    const { code = '' } = cause as NodeJS.ErrnoException;
-    const why = ['ENOENT', 'ENOTDIR'].includes(code) ? '' : ` (${code})`;
-    throw new StoreUnavailable(`there is no file ${file}${why}`, { cause, remedy });
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException;
+    if (!['ENOENT', 'ENOTDIR'].includes(code)) why = ` (${code})`;
   }
-  throw new StoreUnavailable(`there is no file ${file}`, { remedy });
+  const remedy = 'Use an existing store file, or start the program once to create it.';
+  throw new StoreUnavailable(`there is no file ${file}${why}`, { remedy });
 }
 
 /** @throws StoreUnavailable if the URI names a SQLite file that does not exist. Servers report a missing database themselves. */
@@ -36,14 +36,12 @@ export function requireExisting(uri: string): void {
 
 /** The file that opening a store would create; `null` if it would create none. */
 export function missingFile(uri: string): string | null {
-  if (uri === MEMORY || !uri.startsWith('sqlite:')) return null;
   const file = fileOf(uri);
   try {
-    statSync(file);
+    return file === null || statSync(file, { throwIfNoEntry: false }) ? null : file;
+  } catch {
+    // Opening the store reports the error.
     return null;
-  } catch (error) {
-    // Opening the store reports other errors.
-    return (error as NodeJS.ErrnoException).code === 'ENOENT' ? file : null;
   }
 }
 
@@ -56,15 +54,11 @@ export const recordBackup = (file: string, at: number): void =>
 
 /** When the last backup of a store was finished, as Unix time in milliseconds; `undefined` if none is recorded. */
 export function lastBackup(uri: string): number | undefined {
-  if (uri === MEMORY || !uri.startsWith('sqlite:')) return undefined;
+  const file = fileOf(uri);
   try {
-    return JSON.parse(readFileSync(backupRecordOf(fileOf(uri)), 'utf8')).finishedAt;
+    return file === null ? undefined : JSON.parse(readFileSync(backupRecordOf(file), 'utf8')).finishedAt;
   } catch {
     // There was no backup, or the file is being written.
     return undefined;
   }
-}
-
-function fileOf(uri: string): string {
-  return resolve(uri.slice('sqlite:'.length));
 }

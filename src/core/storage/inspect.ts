@@ -1,11 +1,11 @@
 /** Checks whether a program could use a store, without changing it. */
 import { statfsSync } from 'node:fs';
-import { dirname, resolve } from 'node:path';
+import { dirname } from 'node:path';
 import type { ReadableCollection, ReadableDatabase } from './checked-store.js';
 import { shapeOf } from './checks.js';
 import type { Declaration } from './collection.js';
 import { engineOf } from './engines.js';
-import { missingFile } from './existing.js';
+import { fileOf, missingFile } from './existing.js';
 
 /**
  * Describes the state of a store.
@@ -68,11 +68,11 @@ export function lowDiskSpace(
   uri: string,
   freeBytesOf: (folder: string) => number = freeBytes,
 ): { message: string; remedy: string } | undefined {
-  if (!uri.startsWith('sqlite:') || uri === 'sqlite::memory:') return undefined;
-  const folder = dirname(resolve(uri.slice('sqlite:'.length)));
+  const file = fileOf(uri);
+  if (file === null) return undefined;
   let free: number;
   try {
-    free = freeBytesOf(folder) / 2 ** 20;
+    free = freeBytesOf(dirname(file)) / 2 ** 20;
   } catch {
     // The folder does not exist yet, or the file system does not tell.
     return undefined;

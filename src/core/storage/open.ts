@@ -4,8 +4,6 @@ import { engineOf, storeUriProblem } from './engines.js';
 import { requireExisting } from './existing.js';
 import type { HostDatabase, HostPool } from './host-database.js';
 
-export { storeUriProblem };
-
 /** The `check` of an option for a store URI. */
 export function invalidStoreUri(uri: string): string | undefined {
   const problem = storeUriProblem(uri);

@@ -74,7 +74,11 @@ export async function* mapPages<T, R>(
  */
 export async function readPage<T extends { id: string }>(
   collection: Pages<T>,
-  { after, limit = PAGE_SIZE, ...query }: Query<T> & { after: string | undefined; limit?: number },
+  {
+    after,
+    limit = PAGE_SIZE,
+    ...query
+  }: Query<T> & { after: string | undefined; limit?: number | undefined },
 ): Promise<Page<T>> {
   try {
     return await collection.page({ ...query, limit, ...(after !== undefined && { after }) });

@@ -24,7 +24,7 @@ export interface ThrottleOptions {
   secret: string;
   production: boolean;
   /** `true` also limits loopback addresses outside production; `false` turns every limit off. */
-  limits: boolean | undefined;
+  limits?: boolean | undefined;
   /** The numbers of configurable limits; absent: the defaults. */
   rates?: Rates | undefined;
   metrics?: Metrics | undefined;

@@ -3,8 +3,11 @@ import { auditColumns, type NameOf, registerAuditList } from '../../shared/conso
 import { nameOf } from './principals.js';
 import type { ConsoleServices } from './sources.js';
 
+/** Records on the page of what they are about. */
+export const LISTED_RECORDS = 10;
+
 /** The page about the subject of a record. */
-function subjectPath(subject: string): string | null {
+export function subjectPath(subject: string): string | null {
   if (/^u_[0-9a-f]{32}$/.test(subject)) return `principals/${subject}`;
   return subject.startsWith('cid_') ? `clients/${subject}` : null;
 }

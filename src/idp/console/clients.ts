@@ -1,6 +1,5 @@
-import { mustBe } from '../../core/config/validation-messages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { DisplayName, matchesSchema, toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
+import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { AppError, httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { keyTypeOf } from '../../core/kernel/public-jwk.js';
 import { type AuditView, toAuditView } from '../../core/ops/audit.js';
@@ -10,10 +9,18 @@ import { registerList } from '../../shared/console-kit/lists.js';
 import { type Column, tableOf } from '../../shared/console-kit/tables.js';
 import type { ClientInput } from '../provisioning/clients.js';
 import type { ClientDocument, Kind } from '../provisioning/store.js';
+import { LISTED_RECORDS } from './audit.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
 import { METADATA_CLIENTS } from './metadata-clients.js';
 import { RESOURCES } from './resources.js';
-import { type ConsoleServices, operatorSource, requireCurrent, type TextForm } from './sources.js';
+import {
+  type ConsoleServices,
+  operatorSource,
+  requireCurrent,
+  requireName,
+  type TextForm,
+  wordsIn,
+} from './sources.js';
 import { MAX_READ, matcherOf, pageByUse, UNUSED } from './uses.js';
 
 const KINDS: Record<string, { label: string; kinds: Kind[] }> = {
@@ -21,8 +28,6 @@ const KINDS: Record<string, { label: string; kinds: Kind[] }> = {
   human: { label: 'People', kinds: ['human'] },
   agent: { label: 'Agents', kinds: ['agent'] },
 };
-
-const LISTED_RECORDS = 10;
 
 const REFUSAL_COLUMNS: Column<AuditView>[] = [
   { label: 'Time', text: ({ at }) => at, kind: 'time' },
@@ -143,15 +148,13 @@ function readClient({
   name = '',
   ...form
 }: Record<string, string | undefined>): Omit<ClientInput, 'isPublic'> {
-  if (name !== '' && !matchesSchema(name, DisplayName)) {
-    throw invalidFields({ path: 'name', message: mustBe(DisplayName, name) });
-  }
+  if (name !== '') requireName(name);
   return {
     name,
     redirectUris: readLines('redirect_uris', form['redirect_uris']),
     postLogoutRedirectUris: readLines('post_logout_redirect_uris', form['post_logout_redirect_uris']),
     principalKinds: (KINDS[form['kinds'] ?? ''] ?? KINDS['both'])?.kinds ?? [],
-    admittedGroups: (form['admitted_groups'] ?? '').split(/[\s,]+/).filter((name) => name !== ''),
+    admittedGroups: wordsIn(form['admitted_groups']) ?? [],
     groupsClaim: form['groups_claim'],
     claims: form['claims'] ?? '',
     trusted: form['trusted'] === 'yes',

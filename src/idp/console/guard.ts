@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { isTrustedOrigin } from '../../core/http/browser.js';
 import { type Clock, isRecent, MINUTE } from '../../core/kernel/clock.js';
 import type { FirstPartySignIn } from '../oidc/first-party-sign-in.js';
 import { operatorErrors } from './errors.js';
@@ -27,7 +28,9 @@ export function createOperatorGuard({
   const admitted = new WeakMap<FastifyRequest, SignedIn>();
   return {
     async guard(request: FastifyRequest, reply: FastifyReply) {
-      if (request.method !== 'GET' && request.method !== 'HEAD') rejectForeign(request, issuer());
+      const isChange = request.method !== 'GET' && request.method !== 'HEAD';
+      if (isChange && !isTrustedOrigin(request.headers, [new URL(issuer()).origin]))
+        throw operatorErrors.foreign_request();
       const user = await signIn.userOf(request);
       const now = clock.now();
       if (!user || !isRecent(user.session.authTime, { now, within: MAX_AUTHENTICATION_AGE_MS })) {
@@ -48,17 +51,6 @@ export function createOperatorGuard({
       return user;
     },
   };
-}
-
-/** @throws foreign_request */
-function rejectForeign({ headers }: FastifyRequest, issuer: string): void {
-  const { 'sec-fetch-site': site, origin } = headers;
-  // Older browsers send Origin only, which is compared with the public address.
-  const isForeign =
-    site === undefined
-      ? origin !== undefined && origin !== new URL(issuer).origin
-      : site !== 'same-origin' && site !== 'none';
-  if (isForeign) throw operatorErrors.foreign_request();
 }
 
 /** The page of a request below the console, or that of the form which it submits. Anything unusual becomes the start page. */

@@ -17,7 +17,7 @@ import { type Column, tableOf } from '../../shared/console-kit/tables.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
 import { COLUMNS } from './principals.js';
 import type { ConsoleServices, ConsoleSources } from './sources.js';
-import { MAX_READ, USES } from './uses.js';
+import { MAX_READ, matcherOf } from './uses.js';
 
 const NEWEST = 8;
 
@@ -60,33 +60,16 @@ export async function overviewPlugin(fastify: FastifyTypebox, services: ConsoleS
         { label: 'People', value: people, path: 'principals?kind=human' },
         { label: 'Agents', value: agents, path: 'principals?kind=agent' },
         { label: 'Applications', value: clients, path: 'clients' },
-        keyFigureOf({
-          name: 'sign-ins',
-          label: 'Sign-ins',
-          isGoodUp: true,
-          isSummable: true,
-          values: signIns.succeeded,
-          path: 'audit?event=login.succeeded',
-        }),
-        keyFigureOf({
-          name: 'failed-sign-ins',
-          label: 'Failed sign-ins',
-          isGoodUp: false,
-          isSummable: true,
-          values: signIns.failed,
-          path: 'audit?event=login.failed',
-        }),
-      ];
+        signInFigure('Sign-ins', 'succeeded', signIns.succeeded),
+        signInFigure('Failed sign-ins', 'failed', signIns.failed),
+      ].filter((figure) => figure !== null);
       return console.send(request, reply, {
         template: 'console-overview',
         section: '',
         view: {
           title: 'Overview',
           periods: periodLinks(name),
-          keyFigures: figureViews(
-            figures.filter((figure) => figure !== null),
-            root,
-          ),
+          keyFigures: figureViews(figures, root),
           main: {
             id: 'sign-ins',
             heading: 'Sign-ins',
@@ -137,6 +120,16 @@ export async function overviewPlugin(fastify: FastifyTypebox, services: ConsoleS
   });
 }
 
+const signInFigure = (label: string, outcome: 'succeeded' | 'failed', values: readonly (number | null)[]) =>
+  keyFigureOf({
+    name: label.toLowerCase().replace(' ', '-'),
+    label,
+    isGoodUp: outcome === 'succeeded',
+    isSummable: true,
+    values,
+    path: `audit?event=login.${outcome}`,
+  });
+
 /** The variable of the current key of each algorithm. */
 const VARIABLES: Readonly<Record<string, string>> = { EdDSA: 'IDP_ED25519_SEED', ES256: 'IDP_ES256_KEY' };
 
@@ -164,8 +157,8 @@ function nextStep(name: string, uses: readonly string[]): string {
 /** How many there are, and the sign-ins of the period and of as much time before. */
 async function readFigures({ sources }: ConsoleServices, { days, fold }: Period) {
   const [people, agents, clients, counts] = await Promise.all([
-    sources.principals.countActive('human', MAX_READ),
-    sources.principals.countActive('agent', MAX_READ),
+    sources.principals.count({ kind: 'human', state: 'active' }, MAX_READ),
+    sources.principals.count({ kind: 'agent', state: 'active' }, MAX_READ),
     sources.clients.estimate(),
     sources.signInDays.read(days),
   ]);
@@ -188,36 +181,28 @@ export async function attentionTo({
   const now = clock.now();
   const [failures, expired, agents, clients] = await Promise.all([
     sources.logoutFailures.count(MAX_READ),
-    sources.principals.list({ state: 'invited', hasExpiredLink: true, limit: MAX_READ }),
+    sources.principals.count({ state: 'invited', hasExpiredLink: true }, MAX_READ),
     sources.principals.list({ kind: 'agent', state: 'active', limit: MAX_READ }),
     sources.clients.list(undefined, MAX_READ),
   ]);
+  const [unused, ending] = [matcherOf('unused', now), matcherOf('ending', now)];
   const rotated = sources.keys.filter(({ use }) => use !== 'current').length;
   const entries = [
-    { name: 'logout-failures', count: failures, isPart: failures >= MAX_READ, path: LOGOUT_FAILURES },
-    { name: 'expired-invitations', ...countOf(expired, () => true), path: 'invitations?state=expired' },
-    {
-      name: 'unused-agents',
-      ...countOf(agents, (one) => USES.unused(one, now)),
-      path: 'principals?use=unused',
-    },
-    {
-      name: 'ending-agents',
-      ...countOf(agents, (one) => USES.ending(one, now)),
-      path: 'principals?use=ending',
-    },
-    {
-      name: 'unused-applications',
-      ...countOf(clients, (one) => USES.unused(one, now)),
-      path: 'clients?use=unused',
-    },
-    { name: 'key-rotation', count: rotated, isPart: false, path: 'keys' },
+    { name: 'logout-failures', ...upTo(failures), path: LOGOUT_FAILURES },
+    { name: 'expired-invitations', ...upTo(expired), path: 'invitations?state=expired' },
+    { name: 'unused-agents', ...countIn(agents, unused), path: 'principals?use=unused' },
+    { name: 'ending-agents', ...countIn(agents, ending), path: 'principals?use=ending' },
+    { name: 'unused-applications', ...countIn(clients, unused), path: 'clients?use=unused' },
+    { name: 'key-rotation', count: rotated, path: 'keys' },
   ];
   return entries.filter(({ count }) => count > 0);
 }
 
+/** Of what is counted up to a limit. */
+const upTo = (count: number) => ({ count, isPart: count >= MAX_READ });
+
 /** Of a list that was read up to a limit. */
-const countOf = <T>({ items, next }: Page<T>, counts: (item: T) => boolean) => ({
-  count: items.filter(counts).length,
+const countIn = <T>({ items, next }: Page<T>, matches: (item: T) => boolean) => ({
+  count: items.filter(matches).length,
   isPart: next !== null,
 });

@@ -1,13 +1,13 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { readTime, toTimestamp } from '../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
-import { registerAction } from '../../shared/console-kit/actions.js';
+import { actionsOn, registerAction } from '../../shared/console-kit/actions.js';
 import { tableOf } from '../../shared/console-kit/tables.js';
 import type { PermissionDocument } from '../permissions/store.js';
 import type { AgentUseDocument } from '../provisioning/agent-uses.js';
 import type { PrincipalDocument } from '../provisioning/store.js';
 import { nameOf } from './principals.js';
-import { type ConsoleServices, operatorSource, requireCurrent, type TextForm } from './sources.js';
+import { type ConsoleServices, operatorSource, requireCurrent, type TextForm, wordsIn } from './sources.js';
 
 /** What an agent may do at which APIs, and who answers for it: the parts of its page. */
 
@@ -69,16 +69,17 @@ export async function permissionActionsPlugin(
 ): Promise<void> {
   const section = 'principals';
   const { principals, permissions, resources, agents } = sources;
-  const find = async ({ sub = '' }: Record<string, string>): Promise<PrincipalDocument> => {
-    const agent = await principals.get(sub);
-    if (agent?.kind !== 'agent' || agent.state === 'deleted') throw httpErrors.NOT_FOUND();
+  const find = async (parameters: Record<string, string>): Promise<PrincipalDocument> => {
+    const agent = await principals.require(parameters);
+    if (agent.kind !== 'agent' || agent.state === 'deleted') throw httpErrors.NOT_FOUND();
     return agent;
   };
   const returnTo = ({ id }: { id: string }) => `principals/${id}`;
+  const register = actionsOn<PrincipalDocument>(fastify, console, {
+    ...{ path: 'principals/:sub', section, find, returnTo },
+  });
 
-  await registerAction<PrincipalDocument, TextForm>(fastify, console, {
-    path: 'principals/:sub/allow',
-    section,
+  await register<TextForm>('allow', {
     title: (agent) => `Let ${nameOf(agent)} use an API`,
     consequences:
       'The agent gets access tokens for the API until you end the permission. It replaces an earlier one for the same API.',
@@ -108,7 +109,6 @@ export async function permissionActionsPlugin(
         ],
       },
     ],
-    find,
     run: ({ id }, fields, by) => {
       const { resource = '', scopes, until, networks, tokens_per_hour: perHour } = fields;
       const terms = {
@@ -121,7 +121,6 @@ export async function permissionActionsPlugin(
       return permissions.allow(id, resource, terms, operatorSource(by));
     },
     done: 'Allowed.',
-    returnTo,
   });
 
   await registerAction<{ id: string; resource: { id: string; identifier: string } }, TextForm>(
@@ -149,9 +148,7 @@ export async function permissionActionsPlugin(
   const readOwner = async (text: string): Promise<string> =>
     text.startsWith('group:') ? text : ((await principals.findByName(text))?.id ?? text);
 
-  await registerAction<PrincipalDocument, TextForm>(fastify, console, {
-    path: 'principals/:sub/details',
-    section,
+  await register<TextForm>('details', {
     title: (agent) => `Who answers for ${nameOf(agent)}`,
     consequences: 'The agent stops when its owner leaves, and at its end.',
     button: 'Save',
@@ -165,7 +162,6 @@ export async function permissionActionsPlugin(
       { name: 'purpose', label: 'Purpose', hint: 'Optional.', maxLength: 200 },
       { name: 'expires', label: 'Ends', hint: 'Like 2027-01-31. Empty: never.', type: 'date' },
     ],
-    find,
     values: ({ owner = '', purpose = '', expiresAt }) => ({
       owner,
       purpose,
@@ -180,12 +176,8 @@ export async function permissionActionsPlugin(
       return requireCurrent(await agents.change(id, change, operatorSource(by)));
     },
     done: 'Saved.',
-    returnTo,
   });
 }
-
-const wordsIn = (text: string | undefined): string[] | undefined =>
-  text?.split(/[\s,]+/).filter((word) => word !== '');
 
 /** The last moment of a day in UTC. @throws VALIDATION_ERROR */
 function readDay(path: string, text: string): number {

@@ -1,12 +1,18 @@
-import { mustBe } from '../../core/config/validation-messages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { DisplayName, matchesSchema, toTimestamp } from '../../core/http/schemas.js';
+import { toTimestamp } from '../../core/http/schemas.js';
 import { AppError, httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { actionsOn, registerAction } from '../../shared/console-kit/actions.js';
 import type { Invitation } from '../provisioning/new-links.js';
 import type { MetadataValue, PrincipalDocument } from '../provisioning/store.js';
 import { nameOf } from './principals.js';
-import { type ConsoleServices, operatorSource, requireCurrent, type TextForm } from './sources.js';
+import {
+  type ConsoleServices,
+  operatorSource,
+  requireCurrent,
+  requireName,
+  type TextForm,
+  wordsIn,
+} from './sources.js';
 
 const HANDLE = {
   name: 'handle',
@@ -32,9 +38,7 @@ const NOTE_LINK =
 
 /** The handle and the name of a form. @throws VALIDATION_ERROR */
 function readIdentity({ handle = '', name }: Record<string, string | undefined>) {
-  if (name !== undefined && !matchesSchema(name, DisplayName)) {
-    throw invalidFields({ path: 'name', message: mustBe(DisplayName, name) });
-  }
+  if (name !== undefined) requireName(name);
   return { handle, ...(name !== undefined && { name }) };
 }
 
@@ -66,11 +70,7 @@ export async function principalActionsPlugin(
 ): Promise<void> {
   const { principals, agents, links, sessions, delegations, audit } = sources;
   const section = 'principals';
-  const find = async ({ sub = '' }: Record<string, string>): Promise<PrincipalDocument> => {
-    const found = await principals.get(sub);
-    if (!found) throw httpErrors.NOT_FOUND();
-    return found;
-  };
+  const find = principals.require;
   const returnTo = ({ id }: { id: string }) => `principals/${id}`;
   const endsWithAgent = async ({ id }: PrincipalDocument): Promise<string> => {
     const [acts, uses] = await Promise.all([delegations.list({ agent: id }), agents.usesOf(id)]);
@@ -266,7 +266,7 @@ export async function principalActionsPlugin(
     find: async () => ({}),
     run: (_, fields, by) => {
       const { days, email, application } = fields;
-      const groups = fields['groups']?.split(/[\s,]+/).filter((name) => name !== '');
+      const groups = wordsIn(fields['groups']);
       const given = { email, application, groups, ...(days !== undefined && { days: Number(days) }) };
       const input = { ...readIdentity(fields), ...given, delivery: 'if-possible' } as const;
       return links.invite(input, operatorSource(by));

@@ -5,38 +5,39 @@ import { httpErrors } from '../../core/kernel/errors.js';
 import { keyTypeOf } from '../../core/kernel/public-jwk.js';
 import { toAuditView } from '../../core/ops/audit.js';
 import { withNames } from '../../shared/console-kit/audit.js';
-import { type DetailAction, type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
+import {
+  DANGEROUS,
+  type DetailAction,
+  type DetailRow,
+  linksBelow,
+  registerDetail,
+} from '../../shared/console-kit/details.js';
 import { tableOf } from '../../shared/console-kit/tables.js';
 import type { Connection } from '../oidc/consents.js';
 import type { ActiveDelegation } from '../oidc/delegations/service.js';
 import type { SessionDocument } from '../oidc/store.js';
 import type { ClientDocument, PrincipalDocument } from '../provisioning/store.js';
-import { AUDIT_COLUMNS, createNameOf } from './audit.js';
+import { AUDIT_COLUMNS, createNameOf, LISTED_RECORDS } from './audit.js';
 import { permissionTable, useTable } from './permissions.js';
 import { kindOf, nameOf } from './principals.js';
 import { RECEIPT } from './receipts.js';
 import type { ConsoleServices } from './sources.js';
 
-const LISTED_RECORDS = 10;
-
-type Link = Omit<DetailAction, 'href'> & { path: string };
-
 /** What an operator can do with a principal in its state. */
-function actionsOf({ kind, state }: PrincipalDocument): Link[] {
+function actionsOf({ id, kind, state }: PrincipalDocument): DetailAction[] {
   if (state === 'deleted') return [];
-  const links: Link[] = [];
-  if (state === 'active' && kind === 'human') links.push({ path: 'reset', label: 'Create a reset link' });
-  if (state === 'active' && kind === 'agent') links.push({ path: 'rotate', label: 'Rotate the password' });
-  if (state === 'disabled') links.push({ path: 'enable', label: 'Enable' });
-  else links.push({ path: 'disable', label: kind === 'agent' ? 'Stop it' : 'Disable', isDangerous: true });
-  if (kind === 'human') links.push({ path: 'email', label: 'Change the e-mail address' });
-  else
-    links.push({ path: 'allow', label: 'Let it use an API' }, { path: 'details', label: 'Change the owner' });
-  return [
-    ...links,
-    { path: 'metadata', label: 'Change metadata' },
-    { path: 'delete', label: 'Delete', isDangerous: true },
-  ];
+  const isAgent = kind === 'agent';
+  return linksBelow(id, [
+    ['reset', 'Create a reset link', state === 'active' && !isAgent],
+    ['rotate', 'Rotate the password', state === 'active' && isAgent],
+    ['enable', 'Enable', state === 'disabled'],
+    ['disable', isAgent ? 'Stop it' : 'Disable', state !== 'disabled', DANGEROUS],
+    ['email', 'Change the e-mail address', !isAgent],
+    ['allow', 'Let it use an API', isAgent],
+    ['details', 'Change the owner', isAgent],
+    ['metadata', 'Change metadata', true],
+    ['delete', 'Delete', true, DANGEROUS],
+  ]);
 }
 
 /** Whether a principal may sign in, and for how long. */
@@ -209,7 +210,7 @@ export async function principalPagePlugin(
         isPerson: true,
         answer: answerOf(principal),
         facts: principalFacts(principal),
-        actions: actionsOf(principal).map(({ path, ...link }) => ({ href: `${id}/${path}`, ...link })),
+        actions: actionsOf(principal),
         tables: [
           ...(isAgent ? [permissionTable(permissions, page, root), useTable(uses, root)] : []),
           sessionTable(sessions, page, root),

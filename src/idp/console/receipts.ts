@@ -4,6 +4,7 @@ import type { AuditView } from '../../core/ops/audit.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
 import { type Column, tableOf } from '../../shared/console-kit/tables.js';
 import type { Action, SignedReceipt } from '../oidc/receipts.js';
+import { subjectPath } from './audit.js';
 import type { ConsoleServices } from './sources.js';
 
 /** In tables of audit records: the receipt of the authorization that a record is about. */
@@ -15,12 +16,18 @@ export const RECEIPT: Column<AuditView> = {
 
 const txnIn = ({ detail }: AuditView): string | null => /^\{"txn":"(gr_\w+)"/.exec(detail ?? '')?.[1] ?? null;
 
+const principalColumn = (label: string, idOf: (action: Action) => string | undefined): Column<Action> => ({
+  label,
+  text: (action) => idOf(action) ?? null,
+  href: (action) => subjectPath(idOf(action) ?? ''),
+  kind: 'code',
+});
+
 /** The receipt of what agents did with one authorization. */
 export async function receiptPlugin(
   fastify: FastifyTypebox,
   { console, sources: { receipts } }: ConsoleServices,
 ): Promise<void> {
-  const principal = (sub: string | undefined) => (sub?.startsWith('u_') ? `principals/${sub}` : null);
   registerDetail<SignedReceipt>(fastify, console, {
     path: 'receipts/:txn',
     section: 'audit',
@@ -43,24 +50,9 @@ export async function receiptPlugin(
             [
               { label: 'Time', text: ({ at }) => at, kind: 'time' },
               { label: 'Event', text: ({ event }) => event },
-              {
-                label: 'Agent',
-                text: ({ agent = null }) => agent,
-                href: (one) => principal(one.agent),
-                kind: 'code',
-              },
-              {
-                label: 'Owner',
-                text: ({ owner = null }) => owner,
-                href: (one) => principal(one.owner),
-                kind: 'code',
-              },
-              {
-                label: 'Person',
-                text: ({ person = null }) => person,
-                href: (one) => principal(one.person),
-                kind: 'code',
-              },
+              principalColumn('Agent', ({ agent }) => agent),
+              principalColumn('Owner', ({ owner }) => owner),
+              principalColumn('Person', ({ person }) => person),
               { label: 'API', text: ({ resource = null }) => resource, kind: 'code' },
               { label: 'Scopes', text: ({ scopes = [] }) => scopes.join(' ') },
               { label: 'Permissions', text: ({ permissions = [] }) => permissions.join(', ') },

@@ -34,8 +34,6 @@ const MAX_BATCHES = 10;
 /** A record may come later than its time: from a process with another clock, or after a write was tried again. */
 const DELAY_MS = MINUTE;
 
-export type SignInDays = ReturnType<typeof createSignInDays>;
-
 export function createSignInDays(
   { store, clock }: { store: Store; clock: Clock },
   records: Pick<Collection<AuditRecord>, 'page'>,

@@ -1,7 +1,9 @@
 import type { TObject, TOptional, TString } from 'typebox';
+import { mustBe } from '../../core/config/validation-messages.js';
 import type { RequestSource } from '../../core/http/routes.js';
+import { DisplayName, matchesSchema } from '../../core/http/schemas.js';
 import type { Clock } from '../../core/kernel/clock.js';
-import { httpErrors } from '../../core/kernel/errors.js';
+import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { auditCollection, type Operator } from '../../core/ops/audit.js';
 import { createAuditSearch } from '../../core/ops/audit-search.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
@@ -13,6 +15,7 @@ import type { ConsentService } from '../oidc/consents.js';
 import type { OidcModule } from '../oidc/module.js';
 import type { Permissions } from '../permissions/service.js';
 import type { ProvisioningModule } from '../provisioning/module.js';
+import type { PrincipalDocument } from '../provisioning/store.js';
 import type { RegistrationModule } from '../registration/module.js';
 import type { ResourceService } from '../resources/service.js';
 import { createSignInDays } from './sign-in-days.js';
@@ -33,32 +36,25 @@ export interface ConsoleDependencies {
 export type ConsoleSources = ReturnType<typeof createConsoleSources>;
 
 export function createConsoleSources(
-  {
-    store,
-    accountData,
-    audit,
-    clock,
-    jobs,
-  }: Pick<ModuleContext, 'store' | 'accountData' | 'audit' | 'clock' | 'jobs'>,
-  {
-    provisioning,
-    oidc,
-    consents,
-    resources,
-    groups,
-    permissions,
-    registration,
-    email,
-    branding,
-  }: ConsoleDependencies,
+  { store, accountData, audit, clock, jobs }: ModuleContext,
+  { provisioning, oidc, registration, email, ...services }: ConsoleDependencies,
 ) {
   const { principals, directory, links, clients, agents } = provisioning;
-  const signInDays = createSignInDays({ store, clock }, auditCollection(store));
-  jobs.add('sign-in-days', signInDays.job);
   const { sessions, delegations, receipts, logoutFailures, publishedKeys: keys } = oidc;
+  const records = auditCollection(store);
+  const signInDays = createSignInDays({ store, clock }, records);
+  jobs.add('sign-in-days', signInDays.job);
   return {
+    ...services,
+    ...{ links, clients, agents, sessions, delegations, receipts, logoutFailures, keys, signInDays },
     principals: {
       ...directory,
+      /** @throws NOT_FOUND */
+      async require({ sub = '' }: Record<string, string>): Promise<PrincipalDocument> {
+        const found = await directory.get(sub);
+        if (!found) throw httpErrors.NOT_FOUND();
+        return found;
+      },
       async deleteHuman(sub: string, source: RequestSource) {
         const deleted = await directory.deleteHuman(sub, source);
         if (deleted) await accountData.delete(sub);
@@ -69,27 +65,11 @@ export function createConsoleSources(
         principals.mintAgent(input, source, true),
       rotate: principals.rotate,
     },
-    ...{
-      links,
-      clients,
-      agents,
-      groups,
-      permissions,
-      sessions,
-      consents,
-      delegations,
-      receipts,
-      resources,
-      logoutFailures,
-      keys,
-      signInDays,
-    },
     /** Absent unless clients may name themselves. */
     metadataClients: registration?.metadataClients,
-    audit: { ...createAuditSearch(auditCollection(store)), entry: audit.entry },
+    audit: { ...createAuditSearch(records), entry: audit.entry },
     /** Absent without a mail server. */
     mails: email?.administration,
-    branding,
   };
 }
 
@@ -102,6 +82,16 @@ export interface ConsoleServices {
 
 /** The fields of a form: text, and none that was left empty. */
 export type TextForm = TObject<Record<string, TOptional<TString>>>;
+
+/** The words of a text, which spaces or commas separate. */
+export const wordsIn = (text: string | undefined): string[] | undefined =>
+  text?.split(/[\s,]+/).filter((word) => word !== '');
+
+/** @throws VALIDATION_ERROR */
+export function requireName(name: string): void {
+  if (!matchesSchema(name, DisplayName))
+    throw invalidFields({ path: 'name', message: mustBe(DisplayName, name) });
+}
 
 /** The result of a change. @throws VERSION_CONFLICT if what it changes is not as it was when the form was shown */
 export function requireCurrent<T>(result: T | null | false): T {

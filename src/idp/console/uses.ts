@@ -15,7 +15,7 @@ interface Used {
   expiresAt?: number;
 }
 
-export const USES = {
+const USES = {
   unused: ({ lastUsedAt, createdAt }: Used, now: number): boolean =>
     (lastUsedAt ?? createdAt) < now - UNUSED_MS,
   ending: ({ expiresAt = 0 }: Used, now: number): boolean => expiresAt > now && expiresAt < now + SOON_MS,

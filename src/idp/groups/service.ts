@@ -168,7 +168,7 @@ export function createGroups<P extends Principal>(deps: GroupDependencies<P>) {
 
     /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
     list: (after?: string, limit?: number): Promise<Page<GroupDocument>> =>
-      readPage(groups, { sort: 'name', after, ...(limit !== undefined && { limit }) }),
+      readPage(groups, { sort: 'name', after, limit }),
 
     /** @throws VALIDATION_ERROR */
     async add(
@@ -246,12 +246,7 @@ export function createGroups<P extends Principal>(deps: GroupDependencies<P>) {
     /** Of one group, by handle; domains come first. @throws NOT_FOUND, VALIDATION_ERROR when `after` is invalid */
     async members(name: string, after?: string, limit?: number): Promise<Page<MemberDocument>> {
       const { id: group } = await get(name);
-      return readPage(members, {
-        where: { group },
-        sort: 'handle',
-        after,
-        ...(limit !== undefined && { limit }),
-      });
+      return readPage(members, { where: { group }, sort: 'handle', after, limit });
     },
 
     /** False if it is a member already. @throws NOT_FOUND, VALIDATION_ERROR if it is in too many groups */

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { mountPath } from '../../core/config/public-url.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { secretsEqual, sha256 } from '../../core/kernel/secrets.js';
 import type { Effect } from '../../core/ops/commit.js';
@@ -7,7 +8,7 @@ import { oidcErrors } from './errors.js';
 import type { Hint } from './keys.js';
 import { AnyForm } from './schemas.js';
 import type { OidcServices } from './services.js';
-import { mountPath, type SignedInUser } from './sessions.js';
+import type { SignedInUser } from './sessions.js';
 
 /** Sign-out, requested by an application (OIDC RP-Initiated Logout 1.0) or by the user. */
 export async function logoutPlugin(fastify: FastifyTypebox, services: OidcServices): Promise<void> {

@@ -159,8 +159,3 @@ export const createCookies = (issuer: () => string): Cookies => ({
   form: createCookie('idp', issuer),
   session: createCookie('idp-session', issuer),
 });
-
-/** The path of the issuer, which includes what a proxy adds. */
-export function mountPath(issuer: string): string {
-  return new URL(issuer).pathname.replace(/\/$/, '');
-}

@@ -188,7 +188,7 @@ export function createPermissions(deps: PermissionDependencies) {
       after?: string,
       limit?: number,
     ): Promise<Page<PermissionDocument>> =>
-      readPage(permissions, { sort: 'id', where: defined(of), after, ...(limit !== undefined && { limit }) }),
+      readPage(permissions, { sort: 'id', where: defined(of), after, limit }),
 
     /** What removes those of an agent or an API, for the commit that deletes it. */
     async leaving(of: { subject: string } | { resourceId: string }): Promise<Write[]> {

@@ -328,7 +328,7 @@ export function createClients(
       searchFirst(clients, { text, limit, identified: isClientId(text) ? find(text) : null }),
 
     list: (after?: string, limit?: number): Promise<Page<ClientDocument>> =>
-      readPage(clients, { sort: 'createdAt', after, ...(limit !== undefined && { limit }) }),
+      readPage(clients, { sort: 'createdAt', after, limit }),
   };
 }
 

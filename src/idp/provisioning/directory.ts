@@ -4,7 +4,7 @@ import { defined } from '../../core/kernel/fields.js';
 import { type AuditRecord, actorOf, changeDetail } from '../../core/ops/audit.js';
 import { type CommitPart, decideAndCommit } from '../../core/ops/commit.js';
 import type { SignInMethods } from '../../core/server/contributions.js';
-import type { Change, Estimate, Page } from '../../core/storage/collection.js';
+import type { Change, Estimate, Page, Where } from '../../core/storage/collection.js';
 import { readPage, searchFirst } from '../../core/storage/pages.js';
 import { applyChange } from '../../core/storage/semantics.js';
 import type { Groups } from '../groups/service.js';
@@ -28,13 +28,16 @@ import {
   VERIFICATION_FIELDS,
 } from './store.js';
 
-export interface PrincipalQuery {
+export interface PrincipalFilter {
   /** The beginning of their handles. */
   prefix?: string | undefined;
   kind?: Kind | undefined;
   state?: PrincipalState | undefined;
   /** Whether only links are listed that have expired. */
   hasExpiredLink?: boolean | undefined;
+}
+
+export interface PrincipalQuery extends PrincipalFilter {
   /** The `next` of the previous page. */
   after?: string | undefined;
   limit?: number;
@@ -82,6 +85,15 @@ export function createDirectory(principals: PrincipalCollection, deps: Directory
   const findByName = async (name: string): Promise<PrincipalDocument | null> =>
     // Other text is never looked up, because a store may be unable to represent it.
     isPossibleHandle(name) ? principals.findOne({ handle: await addresses.accountOf(name) }) : null;
+
+  const whereOf = ({ prefix, kind, state, hasExpiredLink }: PrincipalFilter): Where<PrincipalDocument> => {
+    const from = prefix === undefined ? undefined : canonicalForm(prefix);
+    return {
+      ...(from !== undefined && { handle: { gte: from, lt: from + LAST_CHARACTER } }),
+      ...defined({ kind, state }),
+      ...(hasExpiredLink && { linkExpiresAt: { lte: clock.now() } }),
+    };
+  };
 
   /** A change of the state, with what ends with it. */
   const ending = async (
@@ -134,22 +146,14 @@ export function createDirectory(principals: PrincipalCollection, deps: Directory
      * Ordered by handle.
      * @throws VALIDATION_ERROR when `after` is invalid
      */
-    list({ after, limit, ...query }: PrincipalQuery): Promise<Page<PrincipalDocument>> {
-      const { prefix, kind, state, hasExpiredLink } = query;
-      const from = prefix === undefined ? undefined : canonicalForm(prefix);
-      const where = {
-        ...(from !== undefined && { handle: { gte: from, lt: from + LAST_CHARACTER } }),
-        ...defined({ kind, state }),
-        ...(hasExpiredLink && { linkExpiresAt: { lte: clock.now() } }),
-      };
-      return readPage(principals, { sort: 'handle', after, where, ...(limit !== undefined && { limit }) });
-    },
+    list: ({ after, limit, ...filter }: PrincipalQuery): Promise<Page<PrincipalDocument>> =>
+      readPage(principals, { sort: 'handle', after, limit, where: whereOf(filter) }),
 
     estimate: (): Promise<Estimate> => principals.estimate(),
 
-    /** Active ones of a kind, up to a limit. */
-    countActive: (kind: Kind, limit: number): Promise<number> =>
-      principals.count({ kind, state: 'active' }, limit),
+    /** Up to a limit. */
+    count: (filter: PrincipalFilter, limit: number): Promise<number> =>
+      principals.count(whereOf(filter), limit),
 
     /** The newest first. */
     newest: async (limit: number): Promise<PrincipalDocument[]> =>

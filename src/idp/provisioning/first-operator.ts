@@ -20,11 +20,6 @@ interface SetupDocument {
   expiresAt: number;
 }
 
-export interface FirstOperatorLink {
-  url: string;
-  expiresAt: number;
-}
-
 export type FirstOperator = ReturnType<typeof createFirstOperator>;
 
 const ID = 'first-operator';
@@ -43,7 +38,7 @@ export function createFirstOperator(
      * A new link if the store contains no principal; else `null`, also while an earlier link is valid, whose secret is not
      * stored.
      */
-    async offer(): Promise<FirstOperatorLink | null> {
+    async offer(): Promise<{ url: string; expiresAt: number } | null> {
       const { items } = await principals.page({ sort: 'id', limit: 1 });
       if (items.length > 0) return null;
       const sub = newId('u_', clock, random);

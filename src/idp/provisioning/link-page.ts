@@ -1,11 +1,12 @@
 import formbody from '@fastify/formbody';
 import type { FastifyReply } from 'fastify';
+import { mountPath } from '../../core/config/public-url.js';
 import { message } from '../../core/http/messages.js';
 import { isForm, type Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { type CredentialProblems, credentialProblems } from '../../core/passwords/form-problems.js';
-import { FORM_LIMIT_BYTES, mountOf, rejectForeignForm } from './recovery-pages.js';
+import { FORM_LIMIT_BYTES, rejectForeignForm } from './recovery-pages.js';
 import { DoneQuery, LinkBody, LinkParameters, principalView } from './schemas.js';
 import type { RouteServices } from './services.js';
 import type { ClientDocument } from './store.js';
@@ -16,7 +17,7 @@ export async function linkPagePlugin(
   { links, clients, pages, issuer, hasAccountPages, recovery }: RouteServices,
 ): Promise<void> {
   await fastify.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
-  const mount = () => mountOf(issuer());
+  const mount = () => mountPath(issuer());
   const config = access('public', { page: true });
   const accountHref = () => (hasAccountPages ? `${mount()}/account` : undefined);
 

@@ -1,5 +1,6 @@
 import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { mountPath } from '../../core/config/public-url.js';
 import { isFormOfOtherSite } from '../../core/http/browser.js';
 import { type Localized, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
@@ -30,9 +31,6 @@ export async function recoveryPagesPlugin(fastify: FastifyTypebox, services: Rou
   await fastify.register(verificationPages, { ...services, verification });
 }
 
-/** The path of the issuer, which includes what a proxy adds. */
-export const mountOf = (issuer: string): string => new URL(issuer).pathname.replace(/\/$/, '');
-
 /** @throws foreign_form */
 export function rejectForeignForm({ headers }: FastifyRequest, issuer: string): void {
   if (isFormOfOtherSite(headers, new URL(issuer).origin)) throw provisioningErrors.foreign_form();
@@ -42,7 +40,7 @@ async function forgotPasswordPages(
   fastify: FastifyTypebox,
   { recovery, pages, issuer }: RouteServices & { recovery: Recovery },
 ): Promise<void> {
-  const path = () => `${mountOf(issuer())}/account/forgot-password`;
+  const path = () => `${mountPath(issuer())}/account/forgot-password`;
   const formOf = (handle = ''): Page => ({
     template: 'forgot-password',
     view: { action: path(), handle },
@@ -81,7 +79,7 @@ async function verificationPages(
     hasAccountPages,
   }: RouteServices & { verification: AddressVerification },
 ): Promise<void> {
-  const mount = () => mountOf(issuer());
+  const mount = () => mountPath(issuer());
   const forgotPassword = () => `${mount()}/account/forgot-password`;
   const wayOut = () => ({
     accountHref: hasAccountPages ? `${mount()}/account` : undefined,

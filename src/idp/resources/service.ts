@@ -20,7 +20,7 @@ export function createResourceService(resources: ResourceCollection, { clock }: 
 
   /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
   const list = (after?: string, limit?: number): Promise<Page<ResourceDocument>> =>
-    readPage(resources, { sort: 'identifier', after, ...(limit !== undefined && { limit }) });
+    readPage(resources, { sort: 'identifier', after, limit });
 
   return {
     /** The resource that a request names, whose own identifier may be spelled differently. */

@@ -17,7 +17,7 @@ function registry() {
 t.test('ten thousand keys of all kinds are remembered; a further one replaces the oldest', async (t) => {
   const { logged, unknownWrites } = registry();
   const silent = unknownWrites.track<number>('silent', async () => true);
-  const reported = unknownWrites.track<number>('reported', async () => true, { lossMessage: 'lost' });
+  const reported = unknownWrites.track<number>('reported', async () => true, 'lost');
   reported.remember('0', 0, UNKNOWN);
   silent.remember('1', 1, UNKNOWN);
   for (let key = 2; key < 10_000; key++) reported.remember(String(key), key, UNKNOWN);

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { mountPath } from '../../../core/config/public-url.js';
 import { longTime, message } from '../../../core/http/messages.js';
 import type { Page } from '../../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
@@ -10,7 +11,6 @@ import type { FirstPartySignIn } from '../first-party-sign-in.js';
 import { INTERVAL } from '../pending.js';
 import { AnyForm } from '../schemas.js';
 import type { OidcServices } from '../services.js';
-import { mountPath } from '../sessions.js';
 import { authenticateClientOrAgent } from '../tokens/agents.js';
 import { readCredentials, readResources } from '../tokens/request.js';
 import { viewOf } from './details.js';

@@ -1,3 +1,4 @@
+import { mountPath } from '../../../core/config/public-url.js';
 import { type Localized, message } from '../../../core/http/messages.js';
 import type { Page } from '../../../core/http/pages.js';
 import { DAY } from '../../../core/kernel/clock.js';
@@ -8,7 +9,6 @@ import { type Consent, type MissingConsent, missingIn } from '../consents.js';
 import type { Client } from '../directory.js';
 import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
 import { namesIn, scopesOf, type Target } from '../resources.js';
-import { mountPath } from '../sessions.js';
 import type { OidcShared } from '../shared.js';
 import { asksForSignUp } from './interaction.js';
 import type { FirstPartyPage } from './interaction-token.js';

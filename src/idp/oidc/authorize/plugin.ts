@@ -1,9 +1,9 @@
 import type { FastifyRequest } from 'fastify';
+import { mountPath } from '../../../core/config/public-url.js';
 import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { oidcErrors } from '../errors.js';
 import { AnyForm } from '../schemas.js';
 import type { OidcServices } from '../services.js';
-import { mountPath } from '../sessions.js';
 import { approveBasic } from './basic.js';
 import { createBrowserResponses } from './browser.js';
 import { consentPlugin } from './consent.js';

@@ -1,9 +1,9 @@
+import { mountPath } from '../../../core/config/public-url.js';
 import { longTime, message } from '../../../core/http/messages.js';
 import type { Page } from '../../../core/http/pages.js';
 import { otherAccountHref, pageOf, viewOfTarget } from '../authorize/pages.js';
 import type { AuthorizationRequest } from '../authorize/request.js';
 import { isSelfRegistered } from '../directory.js';
-import { mountPath } from '../sessions.js';
 
 /** Asks a person whether an agent may act for them: which one, where, how and until when. */
 export function delegationPage(

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { mountPath } from '../../../core/config/public-url.js';
 import { type Localized, message } from '../../../core/http/messages.js';
 import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { addressBlock } from '../../../core/kernel/addresses.js';
@@ -8,7 +9,6 @@ import { authenticateClient } from '../client-auth.js';
 import type { FirstPartySignIn } from '../first-party-sign-in.js';
 import { AnyForm } from '../schemas.js';
 import type { OidcServices } from '../services.js';
-import { mountPath } from '../sessions.js';
 import { readCredentials, readResources } from '../tokens/request.js';
 import { readUserCode, showUserCode } from './codes.js';
 import { codePage, confirmationPage, decidedPage } from './pages.js';

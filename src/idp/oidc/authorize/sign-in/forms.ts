@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { mountPath } from '../../../../core/config/public-url.js';
 import { addressOf } from '../../../../core/http/mailboxes.js';
 import { type Localized, message } from '../../../../core/http/messages.js';
 import type { Page } from '../../../../core/http/pages.js';
@@ -10,7 +11,6 @@ import type { Principal } from '../../directory.js';
 import { oidcErrors } from '../../errors.js';
 import { scopesOf } from '../../resources.js';
 import type { OidcServices } from '../../services.js';
-import { mountPath } from '../../sessions.js';
 import { beginForm } from '../begin-form.js';
 import { promptsOf } from '../interaction.js';
 import type { FirstPartyPage } from '../interaction-token.js';
