@@ -34,6 +34,10 @@ export function noPrincipal(handle: string): never {
   return fail(1, `No principal has the handle ${handle}.`);
 }
 
+export function refuseAgent({ handle, kind, state }: PrincipalDocument): never {
+  return fail(1, `${handle} is not an active agent: its kind is ${kind}, its state ${state}.`);
+}
+
 /** Runs `work` on the principal with a handle; the command fails without one. */
 export function withPrincipal(
   handle: string,

@@ -6,17 +6,10 @@ import { fail, sentences } from './terminal.js';
 export const SAAS = { name: 'saas-backend', storeVariable: 'DATABASE_URI' } as const;
 export const IDP = { name: 'idp', storeVariable: 'IDP_DATABASE_URI' } as const;
 
-/** Runs `work` on what `open` opens, and closes it. A known error becomes a message and exit code 1. */
-export async function withStore<T extends { close(): Promise<void> }>(
-  { name, storeVariable }: Pick<Program, 'name' | 'storeVariable'>,
-  open: () => Promise<T>,
-  work: (opened: T) => Promise<void>,
-): Promise<void> {
-  let opened: T | undefined;
-  try {
-    opened = await open();
-    await work(opened);
-  } catch (error) {
+/** For the promise of work on a store: a known error becomes a message and exit code 1. */
+export const explaining =
+  ({ name, storeVariable }: Pick<Program, 'name' | 'storeVariable'>) =>
+  (error: unknown): never => {
     const { name: kind, code, details = [], message } = error as AppError;
     if (kind === 'StoreUnavailable') {
       fail(
@@ -26,7 +19,25 @@ export async function withStore<T extends { close(): Promise<void> }>(
       );
     }
     if (kind !== 'AppError') throw error;
-    fail(1, [message, ...details.map(({ path, message: reason }) => `  ${path} ${reason}`)].join('\n'), code);
+    return fail(
+      1,
+      [message, ...details.map(({ path, message: reason }) => `  ${path} ${reason}`)].join('\n'),
+      code,
+    );
+  };
+
+/** Runs `work` on what `open` opens, and closes it, with errors as for {@link explaining}. */
+export async function withStore<T extends { close(): Promise<void> }>(
+  program: Pick<Program, 'name' | 'storeVariable'>,
+  open: () => Promise<T>,
+  work: (opened: T) => Promise<void>,
+): Promise<void> {
+  let opened: T | undefined;
+  try {
+    opened = await open();
+    await work(opened);
+  } catch (error) {
+    explaining(program)(error);
   } finally {
     await opened?.close();
   }

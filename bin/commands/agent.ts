@@ -1,19 +1,10 @@
-import { InvalidArgumentError } from 'commander';
 import { parseList } from '../../src/core/config/options.js';
-import { toTimestamp } from '../../src/core/http/schemas.js';
-import { keyTypeOf } from '../../src/core/kernel/public-jwk.js';
 import type { ProvisioningAdministration } from '../../src/idp/administration.js';
 import { permissionView } from '../../src/idp/permissions/schemas.js';
 import { EVERY_AGENT } from '../../src/idp/permissions/store.js';
-import { MAX_AGENT_KEYS } from '../../src/idp/provisioning/agent-keys.js';
-import { MAX_WORKLOAD_RULES } from '../../src/idp/provisioning/agent-workloads.js';
+import type { AgentChange, AgentDetails } from '../../src/idp/provisioning/agents.js';
 import { operatorView, principalView } from '../../src/idp/provisioning/schemas.js';
-import {
-  type AgentKey,
-  type PrincipalDocument,
-  textOfRule,
-  type WorkloadRule,
-} from '../../src/idp/provisioning/store.js';
+import { defineKeys, defineTrust } from '../agents/proofs.js';
 import type { CommandLine, CommonOptions } from '../command.js';
 import { displayName, parseEnd, parseInteger, readJson } from '../options.js';
 import {
@@ -21,10 +12,11 @@ import {
   findPrincipal,
   listPrincipals,
   printList,
+  refuseAgent,
   withPrincipal,
   withProvisioning,
 } from '../provisioning.js';
-import { answer, answerList, fail } from '../terminal.js';
+import { answer, fail } from '../terminal.js';
 
 interface DetailOptions extends CommonOptions {
   owner?: string;
@@ -86,17 +78,9 @@ export function define(group: CommandLine): void {
     )
     .action((handle: string, options: DetailOptions) =>
       withPrincipal(handle, async (agent, administration) => {
-        const { owner, purpose, expires, redirectUris, clientMetadata, notificationEndpoint } = options;
-        const change = {
-          ...(owner !== undefined && { owner: owner === '' ? null : await readOwner(administration, owner) }),
-          ...(purpose !== undefined && { purpose: purpose || null }),
-          ...(expires !== undefined && { expiresAt: expires === 'never' ? null : expires }),
-          ...(redirectUris && { redirectUris: redirectUris.length > 0 ? redirectUris : null }),
-          ...(clientMetadata !== undefined && { clientMetadata: clientMetadata || null }),
-          ...(notificationEndpoint !== undefined && { notificationEndpoint: notificationEndpoint || null }),
-        };
+        const change = await changeOf(administration, options);
         const changed = await administration.agents.change(agent.id, change, COMMAND_SOURCE);
-        answer(options, operatorView(changed ?? refuse(agent)));
+        answer(options, operatorView(changed ?? refuseAgent(agent)));
       }),
     );
   group
@@ -114,7 +98,7 @@ export function define(group: CommandLine): void {
     .action((name: string, options: CommonOptions) =>
       withPrincipal(name, async (agent, { principals }) => {
         const password = await principals.rotate(agent, COMMAND_SOURCE);
-        if (password === null) refuse(agent);
+        if (password === null) refuseAgent(agent);
         answer(options, { sub: agent.id, handle: agent.handle, password }, SHOWN_ONCE);
       }),
     );
@@ -158,6 +142,21 @@ const withDetails = (command: CommandLine): CommandLine =>
       'Where it is told that a person has decided on its request for an approval (CIBA ping mode)',
     );
 
+/** What the options say about an agent; null, for an empty one, removes a value. */
+async function changeOf(
+  administration: ProvisioningAdministration,
+  { owner, purpose, expires, redirectUris, clientMetadata, notificationEndpoint }: DetailOptions,
+): Promise<AgentChange> {
+  return {
+    ...(owner !== undefined && { owner: owner === '' ? null : await readOwner(administration, owner) }),
+    ...(purpose !== undefined && { purpose: purpose || null }),
+    ...(expires !== undefined && { expiresAt: expires === 'never' ? null : expires }),
+    ...(redirectUris && { redirectUris: redirectUris.length > 0 ? redirectUris : null }),
+    ...(clientMetadata !== undefined && { clientMetadata: clientMetadata || null }),
+    ...(notificationEndpoint !== undefined && { notificationEndpoint: notificationEndpoint || null }),
+  };
+}
+
 const readOwner = async (administration: ProvisioningAdministration, owner: string): Promise<string> =>
   owner.startsWith('group:') ? owner : (await findPrincipal(administration, owner)).id;
 
@@ -167,7 +166,7 @@ const readSubject = async (administration: ProvisioningAdministration, name: str
     return fail(1, `There is no ${name.replace(':', ' ')}.`);
   }
   const agent = await findPrincipal(administration, name);
-  return agent.kind === 'agent' ? agent.id : refuse(agent);
+  return agent.kind === 'agent' ? agent.id : refuseAgent(agent);
 };
 
 function definePermissions(group: CommandLine): void {
@@ -234,167 +233,21 @@ function definePermissions(group: CommandLine): void {
     );
 }
 
-function defineKeys(group: CommandLine): void {
-  group
-    .description(`Manage the public keys of an agent, at most ${MAX_AGENT_KEYS}: add, list, remove`)
-    .examples(
-      'idp agent key add scout@agents.example jwk.json',
-      'idp agent key list scout@agents.example',
-      'idp agent key remove scout@agents.example kPrK_qmx…',
-    );
-  group
-    .command('add')
-    .description('Add a public key on Ed25519 or P-256, or of RSA')
-    .argument('<handle>')
-    .argument('<file>', 'File with the key as a JWK')
-    .examples('idp agent key add scout@agents.example jwk.json')
-    .action((handle: string, file: string, options: CommonOptions, command: CommandLine) => {
-      const jwk = readJson(command, file);
-      return withPrincipal(handle, async (agent, { agentKeys }) => {
-        const key = await agentKeys.add(agent, jwk, COMMAND_SOURCE);
-        if (key === null) refuse(agent);
-        answer(options, { sub: agent.id, ...viewOf(key) });
-      });
-    });
-  group
-    .command('list')
-    .description('List the keys of an agent')
-    .argument('<handle>')
-    .examples('idp agent key list scout@agents.example --json')
-    .action((handle: string, options: CommonOptions) =>
-      withPrincipal(handle, async ({ keys = [] }) => {
-        answerList(options, 'keys', keys.map(viewOf), ['id', 'curve', 'added_at']);
-      }),
-    );
-  group
-    .command('remove')
-    .description('Remove a key; all tokens of the agent end at once')
-    .argument('<handle>')
-    .argument('<thumbprint>', 'The id of the key in the list')
-    .examples('idp agent key remove scout@agents.example kPrK_qmx…')
-    .action((handle: string, id: string, options: CommonOptions) =>
-      withPrincipal(handle, async (agent, { agentKeys }) => {
-        const key = await agentKeys.remove(agent, id, COMMAND_SOURCE);
-        if (key === null) fail(1, `${agent.handle} has no key ${id}.`);
-        answer(options, { sub: agent.id, ...viewOf(key) });
-      }),
-    );
-}
-
-interface TrustOptions extends CommonOptions {
-  issuer: string;
-  subject: string;
-  audience?: string;
-  claim?: Record<string, string>;
-  jwks?: string;
-}
-
-const TRUST = `Accept tokens of another issuer as a proof of the agent: of GitHub Actions, GitLab, Kubernetes, SPIFFE or a cloud. The workload that has such a token needs no secret. In --subject, * stands for any text; two whole parts come before it.`;
-
-function defineTrust(group: CommandLine): void {
-  group
-    .description(
-      `Manage which workloads are an agent, by at most ${MAX_WORKLOAD_RULES} rules: add, list, remove`,
-    )
-    .examples(
-      'idp agent trust list scout@agents.example',
-      'idp agent trust remove scout@agents.example wlr_0190…',
-    );
-  group
-    .command('add')
-    .summary('Accept tokens of another issuer as a proof of the agent')
-    .description(TRUST)
-    .argument('<handle>')
-    .requiredOption('--issuer <url>', 'Issuer of the tokens, exactly as in their claim iss')
-    .requiredOption('--subject <pattern>', 'Their claim sub, like repo:acme/app:ref:refs/heads/main')
-    .option('--audience <text>', 'A value of their claim aud; the issuer of this provider by default')
-    .option('--claim <name=value>', 'Another claim that they must have; may be repeated', parseClaim)
-    .option('--jwks <file>', 'File with the keys of an issuer that cannot be reached, as a JWK Set')
-    .examples(
-      `idp agent trust add scout@agents.example --issuer https://token.actions.githubusercontent.com \\
-      --subject repo:acme/app:ref:refs/heads/main`,
-    )
-    .action((handle: string, options: TrustOptions, command: CommandLine) => {
-      const { issuer, subject, audience, claim: claims, jwks: file } = options;
-      const jwks = file === undefined ? undefined : readJson(command, file);
-      return withPrincipal(handle, async (agent, { agentWorkloads }) => {
-        const input = { issuer, subject, audience, claims, jwks };
-        const rule = await agentWorkloads.add(agent, input, COMMAND_SOURCE);
-        answer(options, { sub: agent.id, ...ruleView(rule ?? refuse(agent), options) });
-      });
-    });
-  group
-    .command('list')
-    .description('List the rules of an agent')
-    .argument('<handle>')
-    .examples('idp agent trust list scout@agents.example --json')
-    .action((handle: string, options: CommonOptions) =>
-      withPrincipal(handle, async ({ workloads = [] }) => {
-        answerList(
-          options,
-          'rules',
-          workloads.map((rule) => ruleView(rule, options)),
-          ['rule'],
-        );
-      }),
-    );
-  group
-    .command('remove')
-    .description('Remove a rule; all tokens of the agent end at once')
-    .argument('<handle>')
-    .argument('<id>', 'The id of the rule in the list')
-    .examples('idp agent trust remove scout@agents.example wlr_0190…')
-    .action((handle: string, id: string, options: CommonOptions) =>
-      withPrincipal(handle, async (agent, { agentWorkloads }) => {
-        const rule = await agentWorkloads.remove(agent, id, COMMAND_SOURCE);
-        if (rule === null) fail(1, `${agent.handle} has no rule ${id}.`);
-        answer(options, { sub: agent.id, ...ruleView(rule, options) });
-      }),
-    );
-}
-
-function parseClaim(text: string, before: Record<string, string> = {}): Record<string, string> {
-  const [, name = '', value = ''] = /^([^=]+)=(.+)$/s.exec(text) ?? [];
-  if (name === '') throw new InvalidArgumentError('Use name=value, like repository_id=1296269.');
-  return { ...before, [name]: value };
-}
-
-const ruleView = (rule: WorkloadRule, { json }: CommonOptions) => {
-  const { jwks = [], addedAt, audience = null, claims = {}, ...fields } = rule;
-  return json
-    ? { ...fields, audience, claims, stored_keys: jwks.length, added_at: toTimestamp(addedAt) }
-    : { rule: textOfRule(rule) };
-};
-
 async function mint(handle: string, options: MintOptions, command: CommandLine): Promise<void> {
-  const { purpose, expires, redirectUris: uris = [], clientMetadata = '' } = options;
-  const expiresAt = expires === 'never' ? undefined : expires;
-  const asClient = {
-    redirectUris: uris.length > 0 ? uris : undefined,
-    clientMetadata: clientMetadata || undefined,
-    notificationEndpoint: options.notificationEndpoint || undefined,
-  };
-  const details = { handle, ...displayName(command, options), purpose, expiresAt, ...asClient };
+  const identity = { handle, ...displayName(command, options) };
   const key = options.key === undefined ? undefined : readJson(command, options.key);
   await withProvisioning({ create: true }, async (administration) => {
     const { principals } = administration;
-    const owner = options.owner && (await readOwner(administration, options.owner));
-    const identity = { ...details, owner };
+    const change = await changeOf(administration, options);
+    const details: AgentDetails = Object.fromEntries(
+      Object.entries(change).filter(([, value]) => value !== null),
+    );
+    const input = { ...details, ...identity };
     if (key !== undefined) {
-      const agent = await principals.mintAgentWithKey({ ...identity, key }, COMMAND_SOURCE);
+      const agent = await principals.mintAgentWithKey({ ...input, key }, COMMAND_SOURCE);
       return answer(options, { ...principalView(agent), key: agent.keys?.[0]?.id });
     }
-    const { agent, password } = await principals.mintAgent(identity, COMMAND_SOURCE, true);
+    const { agent, password } = await principals.mintAgent(input, COMMAND_SOURCE, true);
     answer(options, { ...principalView(agent), password }, SHOWN_ONCE);
   });
-}
-
-const viewOf = ({ id, jwk, addedAt }: AgentKey) => ({
-  id,
-  curve: keyTypeOf(jwk),
-  added_at: new Date(addedAt).toISOString(),
-});
-
-function refuse({ handle, kind, state }: PrincipalDocument): never {
-  return fail(1, `${handle} is not an active agent: its kind is ${kind}, its state ${state}.`);
 }

@@ -7,7 +7,7 @@ import type { CommandLine, CommonOptions } from '../command.js';
 import { parseInteger } from '../options.js';
 import type { Program } from '../program.js';
 import { createProgress } from '../progress.js';
-import { withStore } from '../store.js';
+import { explaining } from '../store.js';
 import { complain, say, style } from '../terminal.js';
 
 const LIST = `List the audit records, the newest first, or from a time on with --since, the oldest first. The server may be \
@@ -108,27 +108,19 @@ async function list(program: Program, options: ListOptions, command: CommandLine
     stopping.abort();
   });
   process.stdout.once('error', () => stopping.abort());
-  await withStore(
-    program,
-    async () => ({ close: async () => undefined }),
-    () =>
-      readAuditOf(
-        program.name,
-        {
-          from: since?.at,
-          until: until && until.at + (until.isDay ? DAY : 0),
-          event,
-          subjects: subject === undefined ? undefined : [subject],
-          ip,
-          follow,
-          limit: options.limit ?? (since || follow ? undefined : LISTED),
-          signal: stopping.signal,
-        },
-        (records) => {
-          for (const record of records) say(json ? JSON.stringify(toAuditView(record)) : line(record));
-        },
-      ),
-  );
+  const range = {
+    from: since?.at,
+    until: until && until.at + (until.isDay ? DAY : 0),
+    event,
+    subjects: subject === undefined ? undefined : [subject],
+    ip,
+    follow,
+    limit: options.limit ?? (since || follow ? undefined : LISTED),
+    signal: stopping.signal,
+  };
+  await readAuditOf(program.name, range, (records) => {
+    for (const record of records) say(json ? JSON.stringify(toAuditView(record)) : line(record));
+  }).catch(explaining(program));
   if (isInterrupted) process.exitCode = 130;
 }
 
@@ -164,24 +156,13 @@ async function purge(program: Program, { days, json }: PurgeOptions): Promise<vo
     name: 'records deleted',
     write: (count) => count.toLocaleString('en-US'),
   });
-  const close = async () => progress.end();
-  await withStore(
-    program,
-    async () => ({ close }),
-    async () => {
-      const { signal } = stopping;
-      const report = await purgeAudit(program.name, {
-        days,
-        warn: complain,
-        onProgress: progress.show,
-        signal,
-      });
-      progress.end();
-      const count = report.removed.toLocaleString('en-US');
-      say(json ? JSON.stringify(report) : `Deleted audit records older than ${report.days} days: ${count}`);
-      if (report.isComplete) return;
-      complain('Interrupted: older records remain.');
-      process.exitCode = 130;
-    },
-  );
+  const { signal } = stopping;
+  const report = await purgeAudit(program.name, { days, warn: complain, onProgress: progress.show, signal })
+    .finally(progress.end)
+    .catch(explaining(program));
+  const count = report.removed.toLocaleString('en-US');
+  say(json ? JSON.stringify(report) : `Deleted audit records older than ${report.days} days: ${count}`);
+  if (report.isComplete) return;
+  complain('Interrupted: older records remain.');
+  process.exitCode = 130;
 }

@@ -139,8 +139,20 @@ function describe(command: CommandLine): CommandLine {
     .option('--logo <url>', 'https address of an image for its sign-in page; an empty one removes it');
 }
 
-const profileOf = ({ profile }: DescribeOptions): 'fapi2' | '' | undefined =>
-  profile === 'none' ? '' : profile;
+/** What the options of both commands say about the application. */
+const fieldsOf = (options: DescribeOptions, command: CommandLine) => ({
+  ...displayName(command, options),
+  postLogoutRedirectUris: options.postLogoutUris,
+  principalKinds: options.kinds,
+  admittedGroups: options.admitGroups,
+  groupsClaim: options.groups,
+  claims: options.claims,
+  profile: options.profile === 'none' ? ('' as const) : options.profile,
+  idTokenAlg: options.idTokenAlg,
+  ...readKeys(command, options),
+  logoUri: options.logo,
+  backchannelLogoutUri: options.backchannelLogoutUri,
+});
 
 /** The public keys in the file, or where they are published. */
 function readKeys(command: CommandLine, { jwks, jwksUri }: DescribeOptions) {
@@ -159,24 +171,18 @@ async function create(
   if (!redirectUris && !options.device) {
     command.error('error: redirect URIs are missing, like https://app.example.com/callback');
   }
+  const {
+    name = '',
+    postLogoutRedirectUris = [],
+    principalKinds = [...KINDS],
+    ...given
+  } = fieldsOf(options, command);
   const input = {
-    name: '',
-    ...displayName(command, options),
-    redirectUris: redirectUris ?? [],
-    postLogoutRedirectUris: options.postLogoutUris ?? [],
+    ...{ ...given, name, postLogoutRedirectUris, principalKinds, redirectUris: redirectUris ?? [] },
     isPublic: options.public === true,
-    principalKinds: options.kinds ?? [...KINDS],
-    admittedGroups: options.admitGroups,
-    groupsClaim: options.groups,
-    claims: options.claims,
     trusted: options.trusted === true,
     strict: options.strict === true,
-    profile: profileOf(options),
     device: options.device === true,
-    idTokenAlg: options.idTokenAlg,
-    ...readKeys(command, options),
-    logoUri: options.logo,
-    backchannelLogoutUri: options.backchannelLogoutUri,
   };
   await withProvisioning({ create: true }, async ({ clients }) => {
     const { client, secret } = await clients.create(input, COMMAND_SOURCE);
@@ -186,23 +192,12 @@ async function create(
 }
 
 async function update(clientId: string, options: UpdateOptions, command: CommandLine): Promise<void> {
-  const { redirectUris, postLogoutUris, kinds, logo, backchannelLogoutUri, idTokenAlg } = options;
   const change = {
-    ...displayName(command, options),
-    redirectUris,
-    postLogoutRedirectUris: postLogoutUris,
-    principalKinds: kinds,
-    admittedGroups: options.admitGroups,
-    groupsClaim: options.groups,
-    claims: options.claims,
+    ...fieldsOf(options, command),
+    redirectUris: options.redirectUris,
     trusted: isYes(options.trusted),
     strict: isYes(options.strict),
-    profile: profileOf(options),
     device: isYes(options.device),
-    logoUri: logo,
-    idTokenAlg,
-    ...readKeys(command, options),
-    backchannelLogoutUri,
   };
   if (Object.values(change).every((value) => value === undefined)) {
     command.error('error: no change is given. Use at least one option, like --name "My app".');

@@ -67,18 +67,9 @@ const WEB_ORIGIN = /^https?:\/\/([\w.-]+|\[[\da-f:.]+\])(:\d+)?([/?]|$)/i;
  * Parameters of an authorization response (RFC 6749 §4.1.2, RFC 9207, OpenID Connect Core and Session Management, JARM).
  * A URI that contains one would give the application two values, and it might use the one that is not the provider's.
  */
-const RESPONSE_PARAMETERS = new Set([
-  'code',
-  'state',
-  'iss',
-  'error',
-  'error_description',
-  'error_uri',
-  'session_state',
-  'id_token',
-  'access_token',
-  'response',
-]);
+const RESPONSE_PARAMETERS = new Set(
+  'code state iss error error_description error_uri session_state id_token access_token response'.split(' '),
+);
 
 /**
  * Which redirect URIs a client may register (RFC 9700 §4.1, RFC 8252 §7): https, http to this machine, the
@@ -116,22 +107,12 @@ function plainName(name: string): string {
 }
 
 /** Schemes that browsers or operating systems handle themselves. */
-const SYSTEM_SCHEMES = new Set([
-  ...[
-    'about',
-    'blob',
-    'chrome',
-    'data',
-    'file',
-    'filesystem',
-    'ftp',
-    'http',
-    'https',
-    'intent',
-    'javascript',
-  ],
-  ...['mailto', 'resource', 'sms', 'ssh', 'tel', 'urn', 'vbscript', 'view-source', 'ws', 'wss'],
-]);
+const SYSTEM_SCHEMES = new Set(
+  (
+    'about blob chrome data file filesystem ftp http https intent javascript ' +
+    'mailto resource sms ssh tel urn vbscript view-source ws wss'
+  ).split(' '),
+);
 
 /** Why a scheme cannot be one of the `nativeSchemes`; `undefined` if it can. */
 export function nativeSchemeProblem(scheme: string): string | undefined {
