@@ -3,7 +3,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { TObject, TProperties } from 'typebox';
 import { parseList, resolveOptions } from '../src/core/config/options.js';
 import { mustBe } from '../src/core/config/validation-messages.js';
-import { DisplayName, matchesSchema } from '../src/core/http/schemas.js';
+import { DisplayName, matchesSchema, readTime } from '../src/core/http/schemas.js';
 import { DAY, systemClock } from '../src/core/kernel/clock.js';
 import { systemRandom } from '../src/core/kernel/secrets.js';
 import { withoutByteOrderMark } from '../src/core/kernel/text.js';
@@ -22,18 +22,28 @@ export function parseInteger(minimum: number, maximum: number, example: number):
   };
 }
 
+/** A time, or a day from its beginning on. */
+export interface Moment {
+  at: number;
+  isDay: boolean;
+}
+
+const MOMENT = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/;
+
+/** A day in UTC or a time; null for another text, and for a day that does not exist. */
+export function readMoment(text: string): Moment | null {
+  const at = MOMENT.test(text) ? readTime(text) : Number.NaN;
+  return Number.isNaN(at) ? null : { at, isDay: !text.includes('T') };
+}
+
 /** When something ends: the end of a day in UTC, or the time itself. */
 export function parseEnd(text: string): number {
-  const isDay = /^\d{4}-\d\d-\d\d$/.test(text);
-  const isTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(text);
-  const time = isDay || isTime ? Date.parse(text) : Number.NaN;
-  // Date.parse reads 31 February as 3 March.
-  const isReal = !Number.isNaN(time) && (isTime || new Date(time).toISOString().startsWith(text));
-  if (!isReal)
+  const moment = readMoment(text);
+  if (!moment)
     throw new InvalidArgumentError(
       `Use a date (2030-01-31) or a time (2030-01-31T12:00:00Z), not '${text}'.`,
     );
-  const end = isDay ? time + DAY : time;
+  const end = moment.isDay ? moment.at + DAY : moment.at;
   if (end <= systemClock.now()) throw new InvalidArgumentError(`${text} is in the past.`);
   return end;
 }

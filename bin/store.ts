@@ -27,17 +27,17 @@ export const explaining =
   };
 
 /** Runs `work` on what `open` opens, and closes it, with errors as for {@link explaining}. */
-export async function withStore<T extends { close(): Promise<void> }>(
+export async function withStore<T extends { close(): Promise<void> }, R>(
   program: Pick<Program, 'name' | 'storeVariable'>,
   open: () => Promise<T>,
-  work: (opened: T) => Promise<void>,
-): Promise<void> {
+  work: (opened: T) => Promise<R>,
+): Promise<R> {
   let opened: T | undefined;
   try {
     opened = await open();
-    await work(opened);
+    return await work(opened);
   } catch (error) {
-    explaining(program)(error);
+    return explaining(program)(error);
   } finally {
     await opened?.close();
   }

@@ -1,4 +1,5 @@
 import { parseList } from '../../src/core/config/options.js';
+import { present } from '../../src/core/kernel/fields.js';
 import type { ProvisioningAdministration } from '../../src/idp/administration.js';
 import { permissionView } from '../../src/idp/permissions/schemas.js';
 import { EVERY_AGENT } from '../../src/idp/permissions/store.js';
@@ -238,10 +239,7 @@ async function mint(handle: string, options: MintOptions, command: CommandLine):
   const key = options.key === undefined ? undefined : readJson(command, options.key);
   await withProvisioning({ create: true }, async (administration) => {
     const { principals } = administration;
-    const change = await changeOf(administration, options);
-    const details: AgentDetails = Object.fromEntries(
-      Object.entries(change).filter(([, value]) => value !== null),
-    );
+    const details = present<AgentDetails>(await changeOf(administration, options));
     const input = { ...details, ...identity };
     if (key !== undefined) {
       const agent = await principals.mintAgentWithKey({ ...input, key }, COMMAND_SOURCE);

@@ -4,7 +4,7 @@ import { type AuditRecord, toAuditView, writeActor } from '../../src/core/ops/au
 import { purgeAudit } from '../../src/core/server/audit-purge.js';
 import { readAuditOf } from '../../src/core/server/audit-reading.js';
 import type { CommandLine, CommonOptions } from '../command.js';
-import { parseInteger } from '../options.js';
+import { type Moment, parseInteger, readMoment } from '../options.js';
 import type { Program } from '../program.js';
 import { createProgress } from '../progress.js';
 import { explaining } from '../store.js';
@@ -77,21 +77,14 @@ export function define(group: CommandLine, program: Program): void {
     .action((options: PurgeOptions) => purge(program, options));
 }
 
-/** A time, or a day from its beginning on. */
-interface Moment {
-  at: number;
-  isDay: boolean;
-}
-
 const UNITS: Record<string, number> = { s: SECOND, m: MINUTE, h: HOUR, d: DAY };
-const TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/;
 
 function parseTime(text: string): Moment {
   const [, amount, unit = ''] = /^(\d{1,5})([smhd])$/.exec(text) ?? [];
   if (amount !== undefined)
     return { at: systemClock.now() - Number(amount) * (UNITS[unit] ?? 0), isDay: false };
-  const at = TIME.test(text) ? Date.parse(text) : Number.NaN;
-  if (at >= 0) return { at, isDay: !text.includes('T') };
+  const moment = readMoment(text);
+  if (moment && moment.at >= 0) return moment;
   throw new InvalidArgumentError('Use a time like 2030-01-31, 2030-01-31T12:00:00Z or 24h.');
 }
 

@@ -1,4 +1,5 @@
 import { systemClock } from '../../src/core/kernel/clock.js';
+import { defined } from '../../src/core/kernel/fields.js';
 import { openBillingAdministration } from '../../src/saas/administration.js';
 import { PROVIDER_RETENTION_MS } from '../../src/saas/billing/events/recovery.js';
 import { defineImport } from '../billing/import.js';
@@ -67,8 +68,7 @@ async function resync(options: ResyncOptions, command: CommandLine): Promise<voi
           processed = done;
           syncing.show(done, total);
         },
-        ...(ownerId !== undefined && { ownerId }),
-        ...(since !== undefined && { since }),
+        ...defined({ ownerId, since }),
       });
       comparing.end();
       syncing.end();

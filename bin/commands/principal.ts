@@ -64,10 +64,9 @@ export function define(group: CommandLine): void {
       'idp principal delete ada@example.com --yes --json',
     )
     .action((name: string, options: DeleteOptions, command: CommandLine) =>
-      withPrincipal(name, async ({ id, handle, kind }, { directory }) => {
+      withPrincipal(name, async ({ id, handle }, { directory }) => {
         if (!options.yes) await confirmDeletion(command, handle);
-        const remove = kind === 'agent' ? directory.deleteAgent : directory.deleteHuman;
-        if (!(await remove(id, COMMAND_SOURCE))) fail(1, `${handle} is deleted already.`);
+        if (!(await directory.delete(id, COMMAND_SOURCE))) fail(1, `${handle} is deleted already.`);
         answer(options, { sub: id, handle, state: 'deleted' });
       }),
     );

@@ -1,5 +1,6 @@
 import { Option } from 'commander';
 import { ConfigurationError } from '../../src/core/config/configuration-error.js';
+import { defined } from '../../src/core/kernel/fields.js';
 import type { Server } from '../../src/core/server/assembly.js';
 import { type ListeningError, listeningProblem } from '../../src/core/server/listening.js';
 import { LEVELS } from '../../src/core/server/options.js';
@@ -36,12 +37,8 @@ async function serve(
 ): Promise<void> {
   const workers = count > 1 ? await import('../workers.js') : undefined;
   if (workers?.isPrimary) return workers.supervise(program.name, count);
-  const server = await createServer(program, {
-    ...(port !== undefined && { port }),
-    ...(host !== undefined && { host }),
-    ...(logLevel !== undefined && { logLevel }),
-    ...(workers && { metricsPeers: workers.createMetricsPeers() }),
-  });
+  const metricsPeers = workers?.createMetricsPeers();
+  const server = await createServer(program, defined({ port, host, logLevel, metricsPeers }));
   workers?.requireSharedStore(program, server.configuration.values);
   const { log } = server.fastify;
   // A second signal ends the process at once; those of workers are handled by the primary.

@@ -226,14 +226,12 @@ async function withServerFor(
   command: CommandLine,
   work: (users: UserApi, user: ManagedUser) => Promise<void>,
 ): Promise<void> {
-  let found: ManagedUser | undefined;
-  await withUsers({ existing: true }, async (users) => {
-    found = await findUser(users, name, command);
-  });
-  const user = found;
-  if (!user) return;
+  const user = await withUsers({ existing: true }, (users) => findUser(users, name, command));
   const { createServer } = await import('../../src/saas/server.js');
-  const { fastify, stop: close } = createServer({ logLevel: 'silent', cronSecret: newSecret() });
+  const { fastify, stop: close } = createServer({
+    logLevel: 'silent',
+    cronSecret: randomBytes(32).toString('base64url'),
+  });
   const open = async () => {
     await fastify.ready();
     return { users: fastify.saas.users, close };
@@ -241,12 +239,10 @@ async function withServerFor(
   await withStore(SAAS, open, ({ users }) => work(users, user));
 }
 
-const newSecret = () => randomBytes(32).toString('base64url');
-
-function withUsers(
+function withUsers<R>(
   options: { existing?: boolean; dryRun?: boolean },
-  work: (users: UserAdministration) => Promise<void>,
-): Promise<void> {
+  work: (users: UserAdministration) => Promise<R>,
+): Promise<R> {
   return withStore(SAAS, () => openUserAdministration(complain, options), work);
 }
 

@@ -1,8 +1,8 @@
-import { defineOptions, readSecret, resolveOptions } from '../core/config/options.js';
+import { readSecret } from '../core/config/options.js';
 import { createPublicUrl } from '../core/config/public-url.js';
 import { createMessages } from '../core/http/messages.js';
-import { systemRandom } from '../core/kernel/secrets.js';
 import { auditCollection, createAudit } from '../core/ops/audit.js';
+import { resolveStore } from '../core/server/backup.js';
 import { createCommandContext, type ModuleContext } from '../core/server/module-context.js';
 import { idpServerSchema } from '../core/server/options.js';
 import { openExistingStore, openStore } from '../core/storage/open.js';
@@ -45,21 +45,12 @@ export const COMMAND_SOURCE = { ip: 'cli', isDisconnected: () => false };
  * @throws ConfigurationError, StoreUnavailable
  */
 export async function openProvisioning(warn: (message: string) => void, { create }: { create: boolean }) {
-  const { databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes } = idpSchema.properties;
+  const { port } = idpServerSchema.properties;
+  const { publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes } = idpSchema.properties;
   const { trustedEmailDomains } = idpSchema.properties;
-  const { values, production } = resolveOptions(
-    defineOptions({
-      databaseUri,
-      publicUrl,
-      es256Key,
-      emailApiKey,
-      emailSmtpUrl,
-      nativeSchemes,
-      trustedEmailDomains,
-      port: idpServerSchema.properties.port,
-    }),
-    { program: 'idp', given: {}, env: undefined, random: systemRandom },
-  );
+  const { values, production } = resolveStore('idp', {
+    ...{ port, publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes, trustedEmailDomains },
+  });
   const store = await (create ? openStore : openExistingStore)(values.databaseUri);
   const base = values.publicUrl ?? (await createLastKnownAddress(store).recall());
   const context = {

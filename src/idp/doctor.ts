@@ -12,7 +12,7 @@ import { examineMailBacklog, examineMailServer } from '../shared/email/doctor.js
 import { type IssuerDependencies, readKeySet } from './oidc/identity-assertions/key-set.js';
 import { hasMailServer, type IdpConfiguration, idpSchema, idpWarnings, resolveIdp } from './options.js';
 import type { ClientCollection, PrincipalCollection } from './provisioning/store.js';
-import type { ResourceCollection, ResourceDocument } from './resources/store.js';
+import type { ResourceCollection } from './resources/store.js';
 import { signUpWarnings } from './resources/warnings.js';
 
 /** Reports what a start of idp would encounter. @param sendMailTo receives a test mail */
@@ -45,21 +45,16 @@ export async function examineIdp(sendMailTo?: string): Promise<Finding[]> {
     ...(await examineMailServer(config, { prefix: 'IDP_', publicUrl, sendMailTo })),
     ...(storeOpens ? await examineMailBacklog(databaseUri) : []),
     ...(storeOpens && es256Key === undefined ? await examineClients(databaseUri) : []),
-    ...(storeOpens ? examineResources(await readResources(databaseUri), values) : []),
+    ...(storeOpens ? await examineResources(values) : []),
     ...(storeOpens ? await examineIssuers(values) : []),
   ];
 }
 
-async function readResources(databaseUri: string): Promise<ResourceDocument[]> {
-  const read = (resources: Pick<ResourceCollection, 'page'>) => allOf(resources, { sort: 'identifier' });
-  return (await readCollection(databaseUri, 'resources', read, { unique: ['identifier'] })) ?? [];
-}
-
 /** For which APIs there is no key, and which give tokens to those who sign up. */
-function examineResources(
-  resources: readonly ResourceDocument[],
-  { es256Key, disableSignup }: IdpConfiguration,
-): Finding[] {
+async function examineResources(values: IdpConfiguration): Promise<Finding[]> {
+  const { databaseUri, es256Key, disableSignup } = values;
+  const read = (all: Pick<ResourceCollection, 'page'>) => allOf(all, { sort: 'identifier' });
+  const resources = (await readCollection(databaseUri, 'resources', read, { unique: ['identifier'] })) ?? [];
   const unsigned =
     es256Key === undefined ? resources.filter(({ algorithms }) => algorithms?.[0] === 'ES256') : [];
   const finding: Finding = {

@@ -131,19 +131,16 @@ function coloursOf(accent: string): BrandColours {
 function styleOf({ button, buttonText, link, darkLink }: BrandColours): string {
   const tintOn = (background: string) => `--tint:${mix(background, button, TINT)}`;
   const inLight = `--accent:${button};--on-accent:${buttonText};--link:${link};${tintOn(LIGHT_BACKGROUND)}`;
-  const others = seriesBeside(button, SERIES).map((colour, index) => `--series-${index + 2}:${colour}`);
-  const darkOthers = seriesBeside(button, DARK_SERIES).map(
-    (colour, index) => `--series-${index + 2}:${colour}`,
-  );
-  const inDark = `--link:${darkLink};${tintOn(DARK_BACKGROUND)};${darkOthers.join(';')}`;
-  return `:root{${inLight};${others.join(';')}}@media (prefers-color-scheme:dark){:root{${inDark}}}`;
+  const inDark = `--link:${darkLink};${tintOn(DARK_BACKGROUND)};${seriesBeside(button, DARK_SERIES)}`;
+  return `:root{${inLight};${seriesBeside(button, SERIES)}}@media (prefers-color-scheme:dark){:root{${inDark}}}`;
 }
 
 /** The series of a plot beside the accent: those of `style.css`, of which the ones that look like the accent come last. */
-const seriesBeside = (accent: string, series: readonly string[]): string[] => [
-  ...series.filter((colour) => !isSimilarHue(accent, colour)),
-  ...series.filter((colour) => isSimilarHue(accent, colour)),
-];
+const seriesBeside = (accent: string, series: readonly string[]): string =>
+  series
+    .toSorted((one, other) => Number(isSimilarHue(accent, one)) - Number(isSimilarHue(accent, other)))
+    .map((colour, index) => `--series-${index + 2}:${colour}`)
+    .join(';');
 const SERIES = ['#b45309', '#0f766e', '#a21caf', '#5a6371', '#a51d2d', '#4d7c0f', '#6d28d9'];
 const DARK_SERIES = ['#fbbf24', '#5eead4', '#f0abfc', '#a6afbd', '#ffa3ad', '#bef264', '#c4b5fd'];
 

@@ -1,4 +1,5 @@
 import { addressBlock, UNKNOWN_ADDRESS } from '../kernel/addresses.js';
+import { defined } from '../kernel/fields.js';
 import { type Localized, longTime } from './messages.js';
 import type { RequestSource } from './routes.js';
 
@@ -37,10 +38,7 @@ export interface Device {
 export type SessionSource = Pick<RequestSource, 'ip' | 'browser' | 'system'>;
 
 export function deviceOf({ ip, browser, system }: SessionSource): Device {
-  const [family, name, place] = [browser?.(), system?.(), addressBlock(ip)];
-  return {
-    ...(family !== undefined && { browser: family }),
-    ...(name !== undefined && { system: name }),
-    ...(place !== UNKNOWN_ADDRESS && { place }),
-  };
+  const block = addressBlock(ip);
+  const place = block === UNKNOWN_ADDRESS ? undefined : block;
+  return defined({ browser: browser?.(), system: system?.(), place });
 }

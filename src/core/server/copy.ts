@@ -19,14 +19,6 @@ export interface CopiedCollection {
   sha256: string;
 }
 
-export interface CopyReport {
-  collections: CopiedCollection[];
-  /** Whether an earlier call had copied a part. */
-  resumed: boolean;
-  /** Collections of the source that the product does not know. */
-  ignored: string[];
-}
-
 export interface CopyOptions {
   /** URI of the source. Every program that uses it must have stopped. */
   from: string;
@@ -51,6 +43,7 @@ const STOP =
  * Copies all documents, then reads both stores again and compares them. Can be repeated after an interruption: it goes on
  * after the last batch.
  *
+ * @returns the collections; whether an earlier call had copied a part; those of the source that the product does not know
  * @throws StoreUnavailable if the source is in use, the target is not empty, or the copy differs from its source
  */
 export async function copyStore({
@@ -60,7 +53,7 @@ export async function copyStore({
   onProgress = () => {},
   stopped = false,
   now = systemClock.now,
-}: CopyOptions): Promise<CopyReport> {
+}: CopyOptions): Promise<{ collections: CopiedCollection[]; resumed: boolean; ignored: string[] }> {
   const owner = await inspectStores(from, to);
   const lastUse = await readLastUse(from);
   if (!stopped && lastUse > now() - IN_USE_MS) throw inUse();
@@ -68,7 +61,9 @@ export async function copyStore({
   try {
     const known = declared(store, declareCollections);
     await store.ready();
-    const ignored = await ignoredCollections(from, known);
+    const ignored = (await collectionNames(from)).filter(
+      (name) => name !== LEASE_COLLECTION && !known.has(name),
+    );
     const total = await countDocuments(from, [...known.keys()]);
     const copy = await beginCopy(store, owner, { collections: known.values(), now });
     const { previous } = copy;
@@ -153,11 +148,6 @@ function declared(
   return new Map(found.filter(([name]) => name !== LEASE_COLLECTION).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-async function ignoredCollections(from: string, known: Map<string, unknown>): Promise<string[]> {
-  const names = await collectionNames(from);
-  return names.filter((name) => name !== LEASE_COLLECTION && !known.has(name));
-}
-
 /** The number of documents of the source, for the progress; undefined if counting takes too long. */
 async function countDocuments(uri: string, names: string[]): Promise<number | undefined> {
   let total = 0;
@@ -218,22 +208,24 @@ async function verify(
   const verified: CopiedCollection[] = [];
   const different: string[] = [];
   for (const [name, target] of known) {
-    const progress = async (more: number): Promise<void> => {
-      report(more);
-      await copy.mayWrite();
-    };
     const [source, copied] = await Promise.all([
       readCollection<Document, CopiedCollection>(from, name, (documents) =>
         checksum(name, documents, copy.mayWrite),
       ),
-      checksum(name, target, progress),
+      checksum(name, target, (more) => {
+        report(more);
+        return copy.mayWrite();
+      }),
     ]);
     const { documents, sha256 } = source ?? { documents: 0, sha256: EMPTY_SHA256 };
     if (copied.documents !== documents || copied.sha256 !== sha256) different.push(name);
     verified.push(copied);
   }
-  if (different.length > 0) throw differs(different);
-  return verified;
+  if (different.length === 0) return verified;
+  throw new StoreUnavailable(`the target differs from the source in ${different.join(', ')}`, {
+    remedy:
+      'One of them was changed since the copy began. Stop all programs, delete the target and copy again.',
+  });
 }
 
 const EMPTY_SHA256 = createHash('sha256').digest('hex');
@@ -241,7 +233,7 @@ const EMPTY_SHA256 = createHash('sha256').digest('hex');
 async function checksum(
   name: string,
   collection: Pick<Collection<Document>, 'page'>,
-  progress: (more: number) => Promise<void> = async () => {},
+  progress: (more: number) => Promise<void>,
 ): Promise<CopiedCollection> {
   const hash = createHash('sha256');
   let documents = 0;
@@ -256,11 +248,4 @@ async function checksum(
 /** The engines order the fields differently, and both keep nested values as they are. */
 function canonical(document: Document): string {
   return `${JSON.stringify(Object.entries(document).sort(([a], [b]) => (a < b ? -1 : 1)))}\n`;
-}
-
-function differs(names: string[]): StoreUnavailable {
-  return new StoreUnavailable(`the target differs from the source in ${names.join(', ')}`, {
-    remedy:
-      'One of them was changed since the copy began. Stop all programs, delete the target and copy again.',
-  });
 }

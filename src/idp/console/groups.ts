@@ -15,12 +15,8 @@ export async function groupsPlugin(
   const section = 'groups';
   const find = ({ name = '' }: Record<string, string>): Promise<GroupDocument> => groups.get(name);
   const returnTo = ({ name }: Pick<GroupDocument, 'name'>) => `groups/${name}/members`;
-  const register = actionsOn<GroupDocument>(fastify, console, {
-    path: 'groups/:name',
-    section,
-    find,
-    returnTo,
-  });
+  const common = { path: 'groups/:name', section, find, returnTo };
+  const register = actionsOn<GroupDocument>(fastify, console, common);
 
   registerList<GroupDocument>(fastify, console, {
     path: section,

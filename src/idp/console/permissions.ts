@@ -75,9 +75,8 @@ export async function permissionActionsPlugin(
     return agent;
   };
   const returnTo = ({ id }: { id: string }) => `principals/${id}`;
-  const register = actionsOn<PrincipalDocument>(fastify, console, {
-    ...{ path: 'principals/:sub', section, find, returnTo },
-  });
+  const common = { path: 'principals/:sub', section, find, returnTo };
+  const register = actionsOn<PrincipalDocument>(fastify, console, common);
 
   await register<TextForm>('allow', {
     title: (agent) => `Let ${nameOf(agent)} use an API`,

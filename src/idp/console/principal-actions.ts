@@ -83,12 +83,8 @@ export async function principalActionsPlugin(
       'and what it has handed on to other agents. You can enable it later, with its permissions, but what has ended stays ended.',
     ].join(' ');
   };
-  const register = actionsOn<PrincipalDocument>(fastify, console, {
-    path: 'principals/:sub',
-    section,
-    find,
-    returnTo,
-  });
+  const common = { path: 'principals/:sub', section, find, returnTo };
+  const register = actionsOn<PrincipalDocument>(fastify, console, common);
 
   await register('disable', {
     title: (principal) => `${principal.kind === 'agent' ? 'Stop' : 'Disable'} ${nameOf(principal)}?`,
@@ -152,10 +148,7 @@ export async function principalActionsPlugin(
     button: 'Delete permanently',
     isDestructive: true,
     typed: ({ handle }) => handle,
-    run: async ({ id, kind }, _, by) => {
-      const remove = kind === 'agent' ? principals.deleteAgent : principals.deleteHuman;
-      return requireCurrent(await remove(id, operatorSource(by)));
-    },
+    run: async ({ id }, _, by) => requireCurrent(await principals.delete(id, operatorSource(by))),
     done: 'Deleted.',
   });
 

@@ -6,10 +6,7 @@ import { ANY_PART, allFound, type List, registerList } from '../../shared/consol
 import { nameOfState } from '../../shared/console-kit/marks.js';
 import type { Kind, PrincipalDocument, PrincipalState } from '../provisioning/store.js';
 import { type ConsoleServices, operatorSource, requireCurrent } from './sources.js';
-import { matcherOf, pageByUse, USE_OPTIONS } from './uses.js';
-
-/** How many of those that a search finds the filters are applied to. */
-const FILTERED = 1000;
+import { MAX_READ, matcherOf, pageByUse, USE_OPTIONS } from './uses.js';
 
 const KIND_LABELS: Record<Kind, string> = { human: 'Person', agent: 'Agent' };
 
@@ -84,10 +81,10 @@ export async function principalListsPlugin(
       return pageByUse(read, { use, limit, now: clock.now() });
     },
     async find({ search, filters: { kind, state, use } }) {
-      const hits = await principals.search(search, FILTERED);
+      const hits = await principals.search(search, MAX_READ);
       const isFiltered = (kind ?? state ?? use) !== undefined;
       const matches = matcherOf(use, clock.now());
-      return (isFiltered ? allFound(hits, FILTERED) : hits).filter(
+      return (isFiltered ? allFound(hits, MAX_READ) : hits).filter(
         (one) =>
           matches(one) &&
           (!use || (one.kind === 'agent' && one.state === 'active')) &&

@@ -55,8 +55,8 @@ export function createConsoleSources(
         if (!found) throw httpErrors.NOT_FOUND();
         return found;
       },
-      async deleteHuman(sub: string, source: RequestSource) {
-        const deleted = await directory.deleteHuman(sub, source);
+      async delete(sub: string, source: RequestSource) {
+        const deleted = await directory.delete(sub, source);
         if (deleted) await accountData.delete(sub);
         return deleted;
       },

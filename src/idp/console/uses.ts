@@ -6,7 +6,7 @@ import type { Page } from '../../core/storage/collection.js';
 const UNUSED_MS = 90 * DAY;
 const SOON_MS = 14 * DAY;
 
-/** How many are read at a time. */
+/** How many are read at a time, and how many of those that a search finds the filters are applied to. */
 export const MAX_READ = 1000;
 
 interface Used {

@@ -293,9 +293,8 @@ export function createDirectory(principals: PrincipalCollection, deps: Directory
     /** Removes an agent and keeps its handle reserved. False if there is no such agent. */
     deleteAgent: (sub: string, source: RequestSource): Promise<boolean> =>
       remove(sub, ({ kind }) => kind === 'agent', source),
-    /** The same for a human, invited or not. */
-    deleteHuman: (sub: string, source: RequestSource): Promise<boolean> =>
-      remove(sub, ({ kind }) => kind === 'human', source),
+    /** The same for any principal: a human may be invited or not. */
+    delete: (sub: string, source: RequestSource): Promise<boolean> => remove(sub, () => true, source),
     /** The same at the request of the human, unless the credentials have changed since `person` was read. */
     deleteSelf: (
       { id, epoch }: Pick<PrincipalDocument, 'id' | 'epoch'>,

@@ -1,18 +1,10 @@
 import { Type } from 'typebox';
 import { After, Next, Timestamp, toTimestamp } from '../../core/http/schemas.js';
 import { hasExpiredLink } from './link-tokens.js';
-import { Address, identity, NAMED_FIELDS, principalView, Untyped } from './schemas.js';
+import { Address, groupNames, identity, NAMED_FIELDS, principalView, Untyped } from './schemas.js';
 import type { PrincipalDocument } from './store.js';
 
 /** Invitations in requests and responses. */
-
-const InvitedGroups = Type.Array(Type.String(), {
-  description: 'The groups that the person is in once the invitation is accepted.',
-  accepts: 'a list of at most 50 names of groups, each once',
-  examples: [['staff']],
-  maxItems: 50,
-  uniqueItems: true,
-});
 
 const InvitedApplication = Type.String({
   description:
@@ -27,7 +19,7 @@ export const InviteBody = Type.Object(
   {
     ...identity,
     days: Untyped,
-    groups: Type.Optional(InvitedGroups),
+    groups: Type.Optional(groupNames('The groups that the person is in once the invitation is accepted.')),
     email: Type.Optional(Address),
     application: Type.Optional(InvitedApplication),
     send: Type.Optional(Type.Boolean({ description: 'Whether the link is also sent by e-mail.' })),

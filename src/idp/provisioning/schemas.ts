@@ -189,13 +189,18 @@ const Kinds = Type.Array(Type.Enum(KINDS), {
   uniqueItems: true,
 });
 
-const AdmittedGroups = Type.Array(Type.String(), {
-  description: 'The groups whose members alone may sign in; empty: everyone of these kinds.',
-  accepts: 'a list of at most 50 names of groups, each once',
-  examples: [['staff']],
-  maxItems: 50,
-  uniqueItems: true,
-});
+export const groupNames = (description: string) =>
+  Type.Array(Type.String(), {
+    description,
+    accepts: 'a list of at most 50 names of groups, each once',
+    examples: [['staff']],
+    maxItems: 50,
+    uniqueItems: true,
+  });
+
+const AdmittedGroups = groupNames(
+  'The groups whose members alone may sign in; empty: everyone of these kinds.',
+);
 
 const GroupsClaim = Type.String({
   description:

@@ -126,7 +126,7 @@ const change = (store: Store) =>
     });
 const disable = (store: Store) => domainOn(store, 'disable').directory.disable(SUB, ORIGIN);
 const move = (store: Store) => domainOn(store, 'move').directory.changeEmail(SUB, 'new@example.test', ORIGIN);
-const remove = (store: Store) => domainOn(store, 'delete').directory.deleteHuman(SUB, ORIGIN);
+const remove = (store: Store) => domainOn(store, 'delete').directory.delete(SUB, ORIGIN);
 /** In the session of a person whose password was not changed yet. */
 const addPasskey = async (store: Store) => {
   const principals = principalCollection(store);
