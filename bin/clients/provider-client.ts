@@ -11,6 +11,7 @@ import { Type } from 'typebox';
 import { option } from '../../src/core/config/options.js';
 import { isLoopback } from '../../src/core/config/public-url.js';
 import type { Clock } from '../../src/core/kernel/clock.js';
+import { present } from '../../src/core/kernel/fields.js';
 
 /** Requests to an identity provider, for the commands that are clients of one. */
 
@@ -129,9 +130,7 @@ export async function requestTokens(
 
 /** The fields of a form that have a value. */
 export const definedOf = (fields: Readonly<Record<string, string | undefined>>): URLSearchParams =>
-  new URLSearchParams(
-    Object.entries(fields).filter((field): field is [string, string] => field[1] !== undefined),
-  );
+  new URLSearchParams(present<Record<string, string>>(fields));
 
 /** What the library throws as a LoginFailed: that of `send`, or its reason. */
 export const failWith =

@@ -19,13 +19,8 @@ import {
 } from '../provisioning.js';
 import { answer, fail } from '../terminal.js';
 
-interface DetailOptions extends CommonOptions {
-  owner?: string;
-  purpose?: string;
+interface DetailOptions extends CommonOptions, Omit<AgentDetails, 'expiresAt'> {
   expires?: number | 'never';
-  redirectUris?: string[];
-  clientMetadata?: string;
-  notificationEndpoint?: string;
 }
 
 type MintOptions = DetailOptions & { name?: string; key?: string };

@@ -5,7 +5,7 @@ import { systemClock, toSeconds } from '../../src/core/kernel/clock.js';
 import { sha256, systemRandom } from '../../src/core/kernel/secrets.js';
 import { logInOnDevice } from '../clients/device-login.js';
 import { logIn, loginSchema } from '../clients/headless-login.js';
-import { LoginFailed, type LoginTokens } from '../clients/provider-client.js';
+import { LoginFailed, type LoginTokens, type ProviderRequest } from '../clients/provider-client.js';
 import type { CommandLine, CommonOptions } from '../command.js';
 import { resolveFlags } from '../options.js';
 import { readPassword } from '../password.js';
@@ -103,15 +103,10 @@ function print({ json }: CommonOptions, { resource }: Request, tokens: LoginToke
   say(json ? JSON.stringify(tokens) : (idToken ?? tokens.access_token));
 }
 
-interface Request {
-  issuer: string;
-  clientId: string;
-  clientSecret?: string | undefined;
+interface Request extends ProviderRequest {
   /** Absent with `--device`. */
   handle?: string | undefined;
   redirectUri: string;
-  scope: string;
-  resource?: string | undefined;
 }
 
 function readRequest(

@@ -20,11 +20,7 @@ export const kindOf = ({ kind, operatorSince }: PrincipalDocument): string =>
   operatorSince === undefined ? KIND_LABELS[kind] : 'Operator';
 
 /** The name of a principal on a page: that of an agent that has registered itself is its own claim. */
-export const nameOf = ({
-  kind,
-  handle,
-  mintedAt,
-}: Pick<PrincipalDocument, 'kind' | 'handle' | 'mintedAt'>): string =>
+export const nameOf = ({ kind, handle, mintedAt }: PrincipalDocument): string =>
   kind === 'agent' && mintedAt === undefined ? `${handle} (registered itself, not verified)` : handle;
 
 export const COLUMNS: List<PrincipalDocument>['columns'] = [

@@ -46,16 +46,10 @@ export const agentFields = {
   ),
 };
 
-export const agentView = ({
-  owner,
-  purpose,
-  expiresAt,
-  lastUsedAt,
-  mintedAt,
-  ...agent
-}: PrincipalDocument) => ({
-  ...defined({ owner, purpose }),
+export const agentView = ({ expiresAt, lastUsedAt, mintedAt, ...agent }: PrincipalDocument) => ({
   ...defined({
+    owner: agent.owner,
+    purpose: agent.purpose,
     redirect_uris: agent.redirectUris,
     client_metadata: agent.clientMetadata,
     backchannel_client_notification_endpoint: agent.notificationEndpoint,

@@ -296,10 +296,7 @@ export function createDirectory(principals: PrincipalCollection, deps: Directory
     /** The same for any principal: a human may be invited or not. */
     delete: (sub: string, source: RequestSource): Promise<boolean> => remove(sub, () => true, source),
     /** The same at the request of the human, unless the credentials have changed since `person` was read. */
-    deleteSelf: (
-      { id, epoch }: Pick<PrincipalDocument, 'id' | 'epoch'>,
-      source: RequestSource,
-    ): Promise<boolean> =>
+    deleteSelf: ({ id, epoch }: Pick<PrincipalDocument, 'id' | 'epoch'>, source: RequestSource) =>
       remove(
         id,
         (found) => found.kind === 'human' && found.state === 'active' && found.epoch === epoch,

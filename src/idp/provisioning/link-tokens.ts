@@ -22,10 +22,8 @@ export function newLink(
 }
 
 /** Whether the link of an invitation has expired, or was ended. */
-export const hasExpiredLink = (
-  { linkExpiresAt = 0 }: Pick<PrincipalDocument, 'linkExpiresAt'>,
-  now: number,
-): boolean => linkExpiresAt <= now;
+export const hasExpiredLink = ({ linkExpiresAt = 0 }: PrincipalDocument, now: number): boolean =>
+  linkExpiresAt <= now;
 
 /** The page behind a link that sets a password. */
 export const linkUrl = (issuer: string, { token }: Pick<Link, 'token'>): string =>

@@ -9,19 +9,6 @@ import type { Mail, Outbox } from '../../shared/email/outbox.js';
 import { linkUrl, newLink } from './link-tokens.js';
 import type { PrincipalDocument } from './store.js';
 
-type Recipient = Pick<
-  PrincipalDocument,
-  | 'id'
-  | 'handle'
-  | 'email'
-  | 'name'
-  | 'epoch'
-  | 'signInRevision'
-  | 'invitedAt'
-  | 'emailVerifiedAt'
-  | 'emailSetAt'
->;
-
 /** Where a request came from, and the language of its answer. */
 type MailOrigin = Pick<RequestSource, 'ip' | 'browser' | 'acceptLanguage'>;
 
@@ -52,15 +39,11 @@ const RESET_LINK_LIFETIME_MS = HOUR;
 const VERIFICATION_LINK_LIFETIME_MS = DAY;
 
 /** Whether the person has an e-mail address that is not verified. */
-export const isVerificationDue = ({
-  kind,
-  emailVerifiedAt,
-  ...names
-}: Pick<PrincipalDocument, 'kind' | 'handle' | 'email' | 'emailVerifiedAt'>): boolean =>
+export const isVerificationDue = ({ kind, emailVerifiedAt, ...names }: PrincipalDocument): boolean =>
   kind === 'human' && emailVerifiedAt === undefined && addressOf(names) !== undefined;
 
 /** The name is greeted only if the mailbox is known to belong to the account: anyone can sign up with an address and a name. */
-const greetingOf = ({ name, invitedAt, emailVerifiedAt, emailSetAt }: Recipient) => {
+const greetingOf = ({ name, invitedAt, emailVerifiedAt, emailSetAt }: PrincipalDocument) => {
   const knownSince = emailVerifiedAt ?? (emailSetAt === undefined ? invitedAt : undefined);
   return name !== undefined && knownSince !== undefined ? { name } : {};
 };
@@ -68,7 +51,7 @@ const greetingOf = ({ name, invitedAt, emailVerifiedAt, emailSetAt }: Recipient)
 export function createPersonMails(deps: MailDependencies) {
   const { outbox, messages, issuer, clock } = deps;
   const mailTo = (
-    person: Recipient,
+    person: PrincipalDocument,
     source: MailOrigin | undefined,
     { values, ...mail }: PersonMail,
   ): Effect | undefined => {
@@ -86,7 +69,7 @@ export function createPersonMails(deps: MailDependencies) {
   };
 
   const changeContent = (
-    person: Recipient,
+    person: PrincipalDocument,
     source: MailOrigin | undefined,
     template: PersonMail['template'],
     key: string,
@@ -98,7 +81,11 @@ export function createPersonMails(deps: MailDependencies) {
   });
 
   /** The mail about a change that increments the revision. */
-  const changed = (person: Recipient, source: MailOrigin | undefined, template: PersonMail['template']) =>
+  const changed = (
+    person: PrincipalDocument,
+    source: MailOrigin | undefined,
+    template: PersonMail['template'],
+  ) =>
     mailTo(
       person,
       source,
@@ -108,7 +95,7 @@ export function createPersonMails(deps: MailDependencies) {
   return {
     /** The link of an invitation, with the mailbox that it is sent to; undefined without an address. */
     invitation(
-      person: Recipient,
+      person: PrincipalDocument,
       { url, lifetimeMs, application }: { url: string; lifetimeMs: number; application: string | undefined },
       source: RequestSource,
     ) {
@@ -128,7 +115,7 @@ export function createPersonMails(deps: MailDependencies) {
     },
 
     /** A link for a forgotten password: the fields of the person, and the mail for the commit that stores them. */
-    passwordReset(person: Recipient, source: RequestSource) {
+    passwordReset(person: PrincipalDocument, source: RequestSource) {
       const link = newLink(person.id, RESET_LINK_LIFETIME_MS, deps);
       const { hash: mailedLinkHash, expiresAt } = link;
       const mail = mailTo(person, source, {
@@ -146,7 +133,7 @@ export function createPersonMails(deps: MailDependencies) {
     },
 
     /** A link that verifies the address, likewise; undefined if that is not due. */
-    verification(person: Recipient & Pick<PrincipalDocument, 'kind'>, source: RequestSource) {
+    verification(person: PrincipalDocument, source: RequestSource) {
       if (!isVerificationDue(person)) return undefined;
       const { token, hash: verifyHash, expiresAt } = newLink(person.id, VERIFICATION_LINK_LIFETIME_MS, deps);
       const mail = mailTo(person, source, {
@@ -162,7 +149,7 @@ export function createPersonMails(deps: MailDependencies) {
     },
 
     /** For the previous address, if there was another one. */
-    emailChanged(before: Recipient, after: Recipient, source: RequestSource) {
+    emailChanged(before: PrincipalDocument, after: PrincipalDocument, source: RequestSource) {
       const newEmail = addressOf(after);
       if (newEmail === undefined) return undefined;
       const key = `email-changed:${before.id}:${after.emailSetAt}`;
@@ -171,20 +158,20 @@ export function createPersonMails(deps: MailDependencies) {
     },
 
     /** @param person before the change */
-    passwordChanged(person: Recipient, source: RequestSource) {
+    passwordChanged(person: PrincipalDocument, source: RequestSource) {
       const key = `password-changed:${person.id}:${(person.epoch ?? 0) + 1}`;
       return mailTo(person, source, changeContent(person, source, 'password-changed', key));
     },
 
     /** @param source absent for the operator */
-    secondFactorChanged: (person: Recipient, kind: 'added' | 'removed', source: MailOrigin | undefined) =>
-      changed(person, source, `second-factor-${kind}`),
+    secondFactorChanged: (
+      person: PrincipalDocument,
+      kind: 'added' | 'removed',
+      source: MailOrigin | undefined,
+    ) => changed(person, source, `second-factor-${kind}`),
 
     /** Names no details: an agent chooses them, and mails are read in more places than the page. */
-    approvalRequested(
-      person: Recipient & Pick<PrincipalDocument, 'metadata'>,
-      { id, agent, resource, link, expiresAt }: ApprovalNotice,
-    ) {
+    approvalRequested(person: PrincipalDocument, { id, agent, resource, link, expiresAt }: ApprovalNotice) {
       const { locale } = person.metadata ?? {};
       const source = typeof locale === 'string' ? { ip: '', acceptLanguage: locale } : undefined;
       return mailTo(person, source, {
@@ -196,7 +183,7 @@ export function createPersonMails(deps: MailDependencies) {
     },
 
     /** @param source absent for the operator */
-    passkeyChanged: (person: Recipient, kind: 'added' | 'removed', source: MailOrigin | undefined) =>
+    passkeyChanged: (person: PrincipalDocument, kind: 'added' | 'removed', source: MailOrigin | undefined) =>
       changed(person, source, `passkey-${kind}`),
   };
 }

@@ -76,18 +76,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
 
   const newPrincipal = (
     input: { handle: string; email?: string | undefined; name?: string | undefined },
-    rest: Pick<
-      PrincipalDocument,
-      | 'kind'
-      | 'passwordHash'
-      | 'secretHash'
-      | 'keys'
-      | 'mintedAt'
-      | 'mintedBy'
-      | 'vouchedAt'
-      | 'passkeyOnly'
-      | keyof AgentDetails
-    >,
+    rest: Partial<PrincipalDocument> & Pick<PrincipalDocument, 'kind'>,
     id = newId(PRINCIPAL, clock, random),
   ): PrincipalDocument => {
     const now = clock.now();
@@ -348,11 +337,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     },
 
     /** Changes the name of a human; an empty one removes it. `false` unless the human is active. */
-    async rename(
-      { id }: Pick<PrincipalDocument, 'id'>,
-      given: string,
-      source: RequestSource,
-    ): Promise<boolean> {
+    async rename({ id }: Pick<PrincipalDocument, 'id'>, given: string, source: RequestSource) {
       const name = given.trim();
       const updatedAt = clock.now();
       const { committed } = await commit([

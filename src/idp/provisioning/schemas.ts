@@ -384,11 +384,7 @@ export const clientView = (client: ClientDocument) =>
   });
 
 /** How the client authenticates. */
-export function authMethodOf({
-  secretHash,
-  jwks,
-  jwksUri,
-}: Pick<ClientDocument, 'secretHash' | 'jwks' | 'jwksUri'>): (typeof AUTH_METHODS)[number] {
+function authMethodOf({ secretHash, jwks, jwksUri }: ClientDocument): (typeof AUTH_METHODS)[number] {
   if (jwks !== undefined || jwksUri !== undefined) return 'private_key_jwt';
   return secretHash === undefined ? 'none' : 'client_secret_basic';
 }

@@ -2,42 +2,29 @@ import type { FastifyRequest } from 'fastify';
 import type { Pages } from '../../core/http/pages.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Groups } from '../groups/service.js';
-import type { Permissions } from '../permissions/service.js';
 import { addressCollection, createAddresses } from './addresses.js';
 import { agentUseCollection, createAgentUses } from './agent-uses.js';
 import { createAgents } from './agents.js';
-import type { UriRules } from './client-uris.js';
-import { createClients, type EndClient, type IdTokenAlgorithm } from './clients.js';
-import { createDirectory } from './directory.js';
+import { type ClientDependencies, createClients } from './clients.js';
+import { createDirectory, type DirectoryDependencies } from './directory.js';
 import { createFirstOperator, setupCollection } from './first-operator.js';
 import { createLinks, type LinkDependencies } from './links.js';
-import type { PersonMails } from './mails.js';
 import { createOperatorRoles } from './operators.js';
 import { createPrincipals } from './principals.js';
 import { createRecovery } from './recovery.js';
-import { clientCollection, type EndSessions, measurePrincipals, principalCollection } from './store.js';
+import { clientCollection, measurePrincipals, principalCollection } from './store.js';
 import { createVerification, type SignedIn } from './verification.js';
 
-export interface ProvisioningModuleOptions {
-  issuer(): string;
-  uriRules: UriRules;
+export interface ProvisioningModuleOptions
+  extends Pick<ClientDependencies, 'uriRules' | 'idTokenAlgorithms' | 'endClient' | 'reservedClaims'>,
+    Pick<LinkDependencies, 'issuer' | 'mails' | 'endSessions' | 'trustForCodes' | 'forgetConsents'>,
+    Pick<DirectoryDependencies, 'permissions'> {
   isSignupOpen: boolean;
-  /** Without it, people get no mails and cannot reset their passwords themselves. */
-  mails?: PersonMails | undefined;
   /** Without it, the administrator endpoints are disabled. */
   adminToken?: string | undefined;
   /** Without it, the administrator token can invite users. */
   inviteToken?: string | undefined;
-  /** The algorithms for which the provider has a key. */
-  idTokenAlgorithms: readonly IdTokenAlgorithm[];
-  trustForCodes?: LinkDependencies['trustForCodes'];
-  endSessions: EndSessions;
   groups: Pick<Groups, 'has' | 'readFilter' | 'refuseUnknown' | 'joining' | 'leaving'>;
-  permissions: Pick<Permissions, 'leaving'>;
-  endClient: EndClient;
-  /** The claims that the provider itself defines. */
-  reservedClaims: readonly string[];
-  forgetConsents?: LinkDependencies['forgetConsents'];
 }
 
 export type ProvisioningServices = ReturnType<typeof createProvisioningServices>;
