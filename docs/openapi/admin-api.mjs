@@ -300,11 +300,6 @@ export const adminOther = {
     summary: 'Send a failed e-mail again',
     errors: [...NOT_FOUND, 'MAIL_NOT_RETRYABLE'],
   },
-  'GET /admin/api/mails/templates': {
-    id: 'adminListTemplates',
-    summary: 'The templates of e-mails',
-    description: PAGED,
-  },
   'GET /admin/api/mails/templates/:name': {
     id: 'adminPreviewTemplate',
     summary: 'A template with sample data',

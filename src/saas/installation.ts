@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import type { Resolved } from '../core/config/options.js';
 import { engineOf } from '../core/storage/engines.js';
-import type { Installation } from './admin/help.js';
+import type { Installation } from './admin/schemas.js';
 import type { SaasConfiguration } from './options.js';
 
 const COMMANDS = {

@@ -497,7 +497,6 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
       return response;
     }),
     stop('admin-branding', 200, open(`${operator}/admin/branding`)),
-    stop('admin-mail-templates', 200, open(`${operator}/admin/mails/templates`)),
     stop('admin-mail-template', 200, open(`${operator}/admin/mails/templates/password-changed`)),
     stop('admin-mail-test', 200, open(`${operator}/admin/mails/templates/password-changed/test`)),
     stop('admin-audit', 200, open(`${operator}/admin/audit`)),

@@ -1,7 +1,7 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { Section } from '../../shared/console-kit/console.js';
 import { registerSearch } from '../../shared/console-kit/search.js';
-import { timeZonePlugin } from '../../shared/console-kit/time-zone-page.js';
+import { registerTimeZone } from '../../shared/console-kit/time-zone-page.js';
 import { auditPlugin } from './audit.js';
 import { clientsPlugin } from './clients.js';
 import { groupsPlugin } from './groups.js';
@@ -45,5 +45,5 @@ export async function consolePlugin(fastify: FastifyTypebox, options: ConsoleSer
   for (const plugin of PLUGINS) await fastify.register(plugin, options);
   const { console, sources } = options;
   await fastify.register(sources.branding, { console });
-  await fastify.register(timeZonePlugin, { console });
+  await registerTimeZone(fastify, console);
 }

@@ -1,7 +1,7 @@
 import { addressOf } from '../../core/http/mailboxes.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
-import { registerBulkActions } from '../../shared/console-kit/bulk.js';
+import { registerBulkList } from '../../shared/console-kit/bulk.js';
 import { ANY_PART, allFound, type List, registerList } from '../../shared/console-kit/lists.js';
 import { nameOfState } from '../../shared/console-kit/marks.js';
 import type { Kind, PrincipalDocument, PrincipalState } from '../provisioning/store.js';
@@ -106,8 +106,7 @@ export async function principalListsPlugin(
       },
     ],
   };
-  registerList(fastify, console, list);
-  await registerBulkActions(fastify, console, list);
+  await registerBulkList(fastify, console, list);
 
   registerList(fastify, console, {
     path: 'invitations',

@@ -1,9 +1,5 @@
 import type { Problem } from '../../shared/console-kit/attention.js';
-import type { EndpointService } from '../webhooks/service.js';
 import { MAX_COUNTED, type Trends } from './trends.js';
-
-/** How many endpoints of webhooks do not work. */
-type EndpointProblems = Awaited<ReturnType<EndpointService['countProblems']>>;
 
 /** What operators learn as events, unless nobody is told: what begins or ends to need attention. */
 export interface AttentionEvents {
@@ -21,54 +17,28 @@ export const ATTENTION_EVENTS: Record<keyof AttentionEvents, true> = {
 /** What the operator should look at, by the figures of the last 30 days and the present state. */
 export function attentionTo(
   { trends, figures }: Trends,
-  {
-    duplicates,
-    endpoints,
-  }: { duplicates: { count: number; isPart: boolean }; endpoints: EndpointProblems | undefined },
+  duplicates: Pick<Problem, 'count' | 'isPart'>,
+  endpoints: { disabled: number; failing: number } = { disabled: 0, failing: 0 },
 ): Problem[] {
-  const totalOf = (id: string, index?: number) => {
+  /** What a plot has counted, or one of its series. */
+  const totalOf = (id: string, name?: string) => {
     const series = trends.find((trend) => trend.id === id)?.series ?? [];
-    return (index === undefined ? series : series.slice(index, index + 1))
+    return series
+      .filter((one) => name === undefined || one.name === name)
       .flatMap(({ values }) => values)
       .reduce<number>((sum, value) => sum + (value ?? 0), 0);
   };
+  const notCompleted = totalOf('webhook-failures', 'not completed');
+  const unmatched = totalOf('webhook-failures', 'unmatched');
   const entries = [
     { name: 'duplicate-subscriptions', ...duplicates, path: '#duplicates' },
-    {
-      name: 'events-not-completed',
-      count: totalOf('webhook-failures', 1),
-      path: 'webhooks?outcome=pending',
-    },
-    {
-      name: 'unmatched-events',
-      count: totalOf('webhook-failures', 0),
-      path: 'webhooks?outcome=unmatched',
-    },
-    {
-      name: 'failed-mails',
-      count: totalOf('mail-failures'),
-      path: '#plot-mail-failures',
-    },
-    {
-      name: 'subscriptions-without-plan',
-      count: figures?.withoutPlan ?? 0,
-      path: 'subscriptions',
-    },
-    {
-      name: 'unknown-amounts',
-      count: figures?.incomplete ?? 0,
-      path: 'subscriptions',
-    },
-    {
-      name: 'disabled-endpoints',
-      count: endpoints?.disabled ?? 0,
-      path: 'endpoints',
-    },
-    {
-      name: 'failing-endpoints',
-      count: endpoints?.failing ?? 0,
-      path: 'endpoints',
-    },
+    { name: 'events-not-completed', count: notCompleted, path: 'webhooks?outcome=pending' },
+    { name: 'unmatched-events', count: unmatched, path: 'webhooks?outcome=unmatched' },
+    { name: 'failed-mails', count: totalOf('mail-failures'), path: '#plot-mail-failures' },
+    { name: 'subscriptions-without-plan', count: figures?.withoutPlan ?? 0, path: 'subscriptions' },
+    { name: 'unknown-amounts', count: figures?.incomplete ?? 0, path: 'subscriptions' },
+    { name: 'disabled-endpoints', count: endpoints.disabled, path: 'endpoints' },
+    { name: 'failing-endpoints', count: endpoints.failing, path: 'endpoints' },
   ];
   return entries
     .filter(({ count }) => count > 0)

@@ -1,21 +1,14 @@
 import { isOrganizationId } from '../../core/http/identity.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import type { AuditSearch } from '../../core/ops/audit-search.js';
-import { type NameOf, registerAuditList } from '../../shared/console-kit/audit.js';
-import type { Console } from '../../shared/console-kit/console.js';
-import type { ResolveUser } from './users.js';
+import { registerAuditList } from '../../shared/console-kit/audit.js';
+import type { AdminServices } from './services.js';
 
 const USER_ID = /^usr_\w+$/;
 
 /** The list of audit records. Those of a user have an index, others are searched. */
 export async function auditPagePlugin(
   fastify: FastifyTypebox,
-  {
-    console,
-    audit,
-    resolveUser,
-    nameOf,
-  }: { console: Console; audit: AuditSearch; resolveUser: ResolveUser; nameOf: NameOf },
+  { console, audit, resolveUser, nameOf }: AdminServices,
 ): Promise<void> {
   registerAuditList(fastify, console, {
     audit,

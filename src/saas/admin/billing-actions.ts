@@ -1,25 +1,14 @@
 import { Type } from 'typebox';
 import { isOrganizationId } from '../../core/http/identity.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import type { Clock } from '../../core/kernel/clock.js';
 import { decimalsOf, writeAmount } from '../../core/kernel/currencies.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { Operator } from '../../core/ops/audit.js';
 import { actionsOn } from '../../shared/console-kit/actions.js';
-import type { Console } from '../../shared/console-kit/console.js';
 import type { DetailAction } from '../../shared/console-kit/details.js';
-import type { BillingRecords, PaymentRecord, SubscriptionRecord } from '../billing/records.js';
-import type { Refunds } from '../billing/refunds.js';
-import type { SubscriptionChanges } from '../billing/subscription/changes.js';
+import type { PaymentRecord, SubscriptionRecord } from '../billing/records.js';
+import type { AdminServices } from './services.js';
 import { DayInput, endOf, PROVIDER_TIMEOUT_MS } from './user-actions.js';
-
-/** What the payment provider does for operators. */
-export interface BillingOperations {
-  changes: SubscriptionChanges;
-  refunds: Refunds;
-  /** The prices of subscriptions, each with its plan; undefined if every price of the provider is for sale. */
-  prices: (() => readonly (readonly [priceId: string, plan: string])[]) | undefined;
-}
 
 const LABELS: Record<SubscriptionRecord['actions'][number], string> = {
   'change-plan': 'Change the plan',
@@ -45,14 +34,15 @@ export function subscriptionLinks(held: readonly SubscriptionRecord[], root: str
 /** What operators change at the payment provider: subscriptions and payments, each by its ID, of users and organizations. */
 export async function billingActionsPlugin(
   fastify: FastifyTypebox,
-  options: { console: Console; billing: BillingRecords; operations: BillingOperations; clock: Clock },
+  { console, billing, provider, clock }: AdminServices,
 ): Promise<void> {
-  const { console, billing, operations, clock } = options;
-  const { changes, prices } = operations;
+  if (!provider) return;
+  const { prices } = provider;
+  const { changes, records, refunds } = billing;
   const register = actionsOn<SubscriptionRecord>(fastify, console, {
     path: 'subscriptions/:id',
     section: 'subscriptions',
-    find: ({ id = '' }) => found(billing.subscriptions({ id, after: undefined, limit: 1 })),
+    find: ({ id = '' }) => found(records.subscriptions({ id, after: undefined, limit: 1 })),
     returnTo: pageOf,
     timeoutMs: PROVIDER_TIMEOUT_MS,
   });
@@ -165,7 +155,7 @@ export async function billingActionsPlugin(
   const registerOnPayment = actionsOn<PaymentRecord>(fastify, console, {
     path: 'payments/:id',
     section: 'payments',
-    find: ({ id = '' }) => found(billing.payments({ id, after: undefined, limit: 1 })),
+    find: ({ id = '' }) => found(records.payments({ id, after: undefined, limit: 1 })),
     returnTo: pageOf,
     timeoutMs: PROVIDER_TIMEOUT_MS,
   });
@@ -202,7 +192,7 @@ export async function billingActionsPlugin(
       ...(amount !== undefined && { amount: amountIn(amount, currency ?? '') }),
       refundedAmount: Number(refundedAmount),
     }),
-    run: ({ id }, order, by) => operations.refunds.refund(id, order, by),
+    run: ({ id }, order, by) => refunds.refund(id, order, by),
     done: 'The refund is made. The payment shows it once the payment provider has reported it.',
   });
 }

@@ -2,26 +2,18 @@ import { isOrganizationId } from '../../core/http/identity.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { writeAmount } from '../../core/kernel/currencies.js';
 import type { Page } from '../../core/storage/collection.js';
-import type { Console } from '../../shared/console-kit/console.js';
 import { type ListQuery, registerList } from '../../shared/console-kit/lists.js';
 import type { Column } from '../../shared/console-kit/tables.js';
-import type { BillingRecords, PaymentRecord, RecordQuery, SubscriptionRecord } from '../billing/records.js';
-import type { ResolveUser } from './users.js';
-
-export interface BillingPagesOptions {
-  console: Console;
-  billing: BillingRecords;
-  resolveUser: ResolveUser;
-  ownerColumn: Column<SubscriptionRecord | PaymentRecord>;
-  /** Whether the payment provider can be asked for refunds. */
-  canRefund: boolean;
-}
+import type { PaymentRecord, RecordQuery, SubscriptionRecord } from '../billing/records.js';
+import type { AdminServices } from './services.js';
 
 /** The lists of subscriptions and payments. */
 export async function billingPagesPlugin(
   fastify: FastifyTypebox,
-  { console, billing, resolveUser, ownerColumn, canRefund }: BillingPagesOptions,
+  { console, billing, resolveUser, organizations, provider }: AdminServices,
 ): Promise<void> {
+  const { schemas, subscriptions, payments } = billing.records;
+  const ownerColumn = ownerColumnOf(organizations !== undefined);
   const search = {
     label: 'Search',
     hint: 'The ID of a subscription, a payment or a customer, or the ID or e-mail address of its owner.',
@@ -54,8 +46,8 @@ export async function billingPagesPlugin(
       ]),
     ],
     columns: [ownerColumn, ...subscriptionColumns],
-    item: billing.schemas.subscription,
-    read: read(billing.subscriptions),
+    item: schemas.subscription,
+    read: read(subscriptions),
     isNamed: ({ id }, text) => id === text,
     empty:
       'There are no subscriptions yet. They appear when the payment provider reports them to POST /api/billing/webhook.',
@@ -73,9 +65,9 @@ export async function billingPagesPlugin(
         ['voided', 'Voided'],
       ]),
     ],
-    columns: [ownerColumn, ...paymentColumns, ...(canRefund ? [refundColumn] : [])],
-    item: billing.schemas.payment,
-    read: read(billing.payments),
+    columns: [ownerColumn, ...paymentColumnsOf(provider !== undefined)],
+    item: schemas.payment,
+    read: read(payments),
     isNamed: ({ id }, text) => id === text,
     empty:
       'There are no payments yet. They appear when the payment provider reports them to POST /api/billing/webhook.',
@@ -83,7 +75,7 @@ export async function billingPagesPlugin(
 }
 
 /** Whose a record is. @param hasOrganizations whether organizations have pages */
-export const ownerColumnOf = (hasOrganizations: boolean): Column<SubscriptionRecord | PaymentRecord> => ({
+const ownerColumnOf = (hasOrganizations: boolean): Column<SubscriptionRecord | PaymentRecord> => ({
   label: 'Owner',
   text: ({ email, ownerId }) =>
     isOrganizationId(ownerId) ? `organization ${email ?? ownerId}` : (email ?? ownerId),
@@ -132,22 +124,23 @@ export const subscriptionColumns: readonly Column<SubscriptionRecord>[] = [
 const refundOf = ({ refundedAmount, currency }: PaymentRecord): string | null =>
   refundedAmount === 0 ? null : writeAmount(refundedAmount, currency);
 
-/** The columns beside the owner. */
-export const paymentColumns: readonly Column<PaymentRecord>[] = [
+/** The columns beside the owner. @param canRefund whether the payment provider can be asked for refunds */
+export const paymentColumnsOf = (canRefund: boolean): readonly Column<PaymentRecord>[] => [
   { label: 'Status', text: ({ status }) => status, kind: 'status' },
   { label: 'Amount', text: ({ amount, currency }) => writeAmount(amount, currency), kind: 'number' },
   { label: 'Refunded', text: refundOf, kind: 'number' },
   { label: 'Dispute', text: ({ dispute }) => dispute, kind: 'status' },
   { label: 'Time', text: ({ at }) => at, kind: 'time' },
   idColumn,
+  ...(canRefund ? [refundColumn] : []),
 ];
 
-/** The action on a payment, in lists. */
-export const refundColumn: Column<PaymentRecord> = {
+const refundHref = ({ id, refundableAmount, email }: PaymentRecord): string | null =>
+  refundableAmount > 0 && email !== null ? `payments/${id}/refund` : null;
+
+const refundColumn: Column<PaymentRecord> = {
   label: 'Action',
-  text: ({ refundableAmount, email }: PaymentRecord) =>
-    refundableAmount > 0 && email !== null ? 'Refund' : null,
-  href: ({ id, refundableAmount, email }: PaymentRecord) =>
-    refundableAmount > 0 && email !== null ? `payments/${id}/refund` : null,
+  text: (payment) => refundHref(payment) && 'Refund',
+  href: refundHref,
   only: 'page',
 };

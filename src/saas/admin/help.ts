@@ -1,33 +1,13 @@
-import { type Static, Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import type { Console } from '../../shared/console-kit/console.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
 import { tableOf } from '../../shared/console-kit/tables.js';
-
-/** What runs, what is configured, and where the operator finds more. Contains no secret. */
-export const Installation = Type.Object({
-  version: Type.String(),
-  node: Type.String(),
-  environment: Type.Enum(['production', 'development']),
-  store: Type.String(),
-  parts: Type.Array(
-    Type.Object({
-      name: Type.String(),
-      isConfigured: Type.Boolean(),
-      /** How to configure it, as a sentence. */
-      remedy: Type.String(),
-      /** A file of the package. */
-      documentation: Type.String(),
-    }),
-  ),
-  commands: Type.Array(Type.Object({ command: Type.String(), purpose: Type.String() })),
-});
-export type Installation = Static<typeof Installation>;
+import { Installation } from './schemas.js';
+import type { AdminServices } from './services.js';
 
 /** The page for operators who need help. */
 export async function helpPlugin(
   fastify: FastifyTypebox,
-  { console, installation }: { console: Console; installation: Installation },
+  { console, installation }: AdminServices,
 ): Promise<void> {
   registerDetail(fastify, console, {
     path: 'help',

@@ -1,47 +1,28 @@
 import { isOrganizationId } from '../../core/http/identity.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import type { Clock } from '../../core/kernel/clock.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
-import { registerBulkActions } from '../../shared/console-kit/bulk.js';
-import type { Console } from '../../shared/console-kit/console.js';
+import { registerBulkList } from '../../shared/console-kit/bulk.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
-import { registerList } from '../../shared/console-kit/lists.js';
-import { meaningOf, outboxList } from '../../shared/console-kit/outbox.js';
-import type { MailAdministration } from '../../shared/email/administration.js';
-import type { ResolveUser } from './users.js';
-
-export interface MailsPluginOptions {
-  console: Console;
-  mails: MailAdministration;
-  resolveUser: ResolveUser;
-  clock: Clock;
-}
+import type { AdminServices } from './services.js';
 
 const linkToOwner = (id: string) =>
   isOrganizationId(id)
     ? { href: `../organizations/${id}`, label: 'Show the organization' }
     : { href: `../users/${id}`, label: 'Show the user' };
 
-/** The outbox and the templates. */
+/** The outbox. */
 export async function mailsPlugin(
   fastify: FastifyTypebox,
-  { console, mails, resolveUser, clock }: MailsPluginOptions,
+  { console, email, resolveUser }: AdminServices,
 ): Promise<void> {
-  const list = {
-    ...outboxList({
-      list: mails.list,
-      retry: mails.retry,
-      resolveUser,
-      mailHref: ({ id }) => `mails/${id}`,
-      clock,
-    }),
+  const mails = email.administration;
+  await registerBulkList(fastify, console, {
+    ...mails.outboxList({ resolveUser, mailHref: ({ id }) => `mails/${id}` }),
     links: [{ path: 'branding', label: 'Templates and test e-mails' }],
     search: { label: 'User', hint: 'The ID or e-mail address of a user.', maxLength: 254 },
     item: mails.schema,
     empty: 'There are no e-mails yet. To check that they arrive, open the templates and send a test e-mail.',
-  };
-  registerList(fastify, console, list);
-  await registerBulkActions(fastify, console, list);
+  });
 
   registerDetail(fastify, console, {
     path: 'mails/:id',
@@ -51,7 +32,7 @@ export async function mailsPlugin(
     view: ({ id, userId, status, ...mail }) => ({
       title: `E-mail ${mail.template}`,
       facts: [
-        { label: 'Status', text: `${status}. ${meaningOf(status)}` },
+        { label: 'Status', text: `${status}. ${mails.meaningOf(status)}` },
         { label: 'To', text: mail.to },
         { label: 'Attempts', text: String(mail.attempts) },
         { label: 'Reason', text: mail.reason },

@@ -1,4 +1,3 @@
-import type { Pages } from '../../core/http/pages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { createConsole } from '../../shared/console-kit/console.js';
@@ -8,8 +7,9 @@ import { namedOperatorOf } from '../../shared/console-kit/roles.js';
 import type { OperatorSessions } from '../operators/guard.js';
 import { createAdminGuard } from './guard.js';
 import { readFigures } from './overview.js';
-import { type AdminSources, adminPlugin, sectionsOf } from './plugin.js';
+import { adminPlugin, sectionsOf } from './plugin.js';
 import type { AdminConfiguration } from './schemas.js';
+import { type AdminSources, createAdminServices } from './services.js';
 import { createTrends } from './trends.js';
 
 /** The admin area: its pages, and the HTTP Basic guard of all admin routes. */
@@ -18,19 +18,16 @@ export type AdminModule = ReturnType<typeof createAdminModule>;
 export interface AdminModuleOptions extends AdminSources {
   config: AdminConfiguration;
   publicUrl: () => string;
-  pages: Pages;
-  operators: OperatorSessions;
-  /** Where operators sign out. */
-  signOutHref(): string;
   /** Binds the forms of an operator to a session, whose ID is not secret. */
   secret: string;
 }
 
 export function createAdminModule(
   context: ModuleContext,
-  { config, publicUrl, pages, operators, signOutHref, secret, ...sources }: AdminModuleOptions,
+  { config, publicUrl, secret, ...sources }: AdminModuleOptions,
 ) {
   const { audit, throttle, clock, backgroundTasks } = context;
+  const { operators } = sources;
   const { adminUsername: username, adminPassword: password } = config;
   const formTokens = createFormTokens({ secret: `${username}:${password ?? ''}`, clock });
   const tokensOf = ({ sessionId }: { sessionId: string }) =>
@@ -40,7 +37,7 @@ export function createAdminModule(
     sections: sectionsOf(sources),
     access: 'admin',
     api: '/api',
-    pages,
+    pages: sources.pages,
     clock,
     publicUrl,
     tokensOf(request) {
@@ -48,9 +45,10 @@ export function createAdminModule(
       return named ? tokensOf(named) : formTokens;
     },
     nameOf: () => username,
-    signOutHrefOf: (request) => (namedOperatorOf(request) ? signOutHref() : undefined),
+    signOutHrefOf: (request) => (namedOperatorOf(request) ? operators.signOutHref() : undefined),
   });
-  const trendsOf = createTrends(sources.overview, { clock, backgroundTasks, console });
+  const services = createAdminServices(sources, { console, clock });
+  const trendsOf = createTrends(services, backgroundTasks);
   const createGuard =
     (attempt: typeof throttle.attemptAsOperator, sessions?: { operators: OperatorSessions }) =>
     (parent: Parameters<typeof createAdminGuard>[0]) =>
@@ -60,9 +58,8 @@ export function createAdminModule(
     createGuard: createGuard(throttle.attemptAsOperator, { operators }),
     /** The same for a route that has to respond while the store fails. */
     createGuardForOutages: createGuard(throttle.attemptAsOperatorInOutage),
-    plugin: (fastify: FastifyTypebox) => adminPlugin(fastify, { ...sources, console, clock, trendsOf }),
+    plugin: (fastify: FastifyTypebox) => adminPlugin(fastify, services, trendsOf),
     /** What needs attention now. */
-    readAttention: async () =>
-      (await readFigures(sources.overview, { trends: await trendsOf(DEFAULT_PERIOD) })).attention,
+    readAttention: async () => (await readFigures(services, await trendsOf(DEFAULT_PERIOD))).attention,
   };
 }

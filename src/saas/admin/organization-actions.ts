@@ -1,12 +1,11 @@
 import { Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { DisplayName } from '../../core/http/schemas.js';
-import type { Clock } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
 import { defined } from '../../core/kernel/fields.js';
 import { actionsOn, type Input } from '../../shared/console-kit/actions.js';
 import type { OperatedOrganization } from '../organizations/administration.js';
-import type { OrganizationsPluginOptions } from './organizations.js';
+import type { AdminServices } from './services.js';
 import { PROVIDER_TIMEOUT_MS, registerPlanActions } from './user-actions.js';
 
 const Role = Type.String({ accepts: 'the name of a role', maxLength: 32, pattern: '^[a-z][a-z0-9_-]*$' });
@@ -14,8 +13,10 @@ const Role = Type.String({ accepts: 'the name of a role', maxLength: 32, pattern
 /** What operators change of organizations: they need no role, and keep the rules about owners and numbers of members. */
 export async function organizationActionsPlugin(
   fastify: FastifyTypebox,
-  { console, organizations, users, resolveUser, clock }: OrganizationsPluginOptions & { clock: Clock },
+  services: AdminServices,
 ): Promise<void> {
+  const { console, organizations, resolveUser } = services;
+  if (!organizations) return;
   const { administration, members, roles } = organizations;
   const { asHost, update, delete: close } = organizations.organizations;
   const register = actionsOn<OperatedOrganization>(fastify, console, {
@@ -78,7 +79,7 @@ export async function organizationActionsPlugin(
     done: 'The user is a member.',
   });
 
-  await registerPlanActions(register, users, { clock, kind: 'organization', nameOf: ({ name }) => name });
+  await registerPlanActions(register, services, { kind: 'organization', nameOf: ({ name }) => name });
 
   await register('delete', {
     title: ({ name }) => `Delete ${name}`,

@@ -1,9 +1,6 @@
-import type { TSchema } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toAuditView } from '../../core/ops/audit.js';
-import type { AuditSearch } from '../../core/ops/audit-search.js';
-import { auditColumns, type NameOf, withNames } from '../../shared/console-kit/audit.js';
-import type { Console } from '../../shared/console-kit/console.js';
+import { auditColumns, withNames } from '../../shared/console-kit/audit.js';
 import {
   type ConditionalLink,
   DANGEROUS,
@@ -14,40 +11,19 @@ import {
 import { ANY_PART, registerList } from '../../shared/console-kit/lists.js';
 import type { Column } from '../../shared/console-kit/tables.js';
 import type { OperatedOrganization } from '../organizations/administration.js';
-import type { OrganizationsModule } from '../organizations/module.js';
 import type { Invitation, Member } from '../organizations/schemas.js';
 import { subscriptionLinks } from './billing-actions.js';
-import type { UserAdministration } from './user-actions.js';
-import { LISTED, planFacts, sectionView } from './user-page.js';
-import { section, sectionsOfOwner, type UserSectionSources } from './user-sections.js';
-import { isCustomerId, type ResolveUser } from './users.js';
-
-export interface OrganizationsSource
-  extends Pick<
-    OrganizationsModule,
-    'administration' | 'organizations' | 'members' | 'invitations' | 'roles'
-  > {
-  /** In JSON. */
-  schemas: { organization: TSchema; member: TSchema };
-}
-
-export interface OrganizationsPluginOptions {
-  console: Console;
-  organizations: OrganizationsSource;
-  /** With the services of billing, which are the same for users and organizations. */
-  users: UserAdministration;
-  sources: UserSectionSources;
-  audit: AuditSearch;
-  resolveUser: ResolveUser;
-  nameOf: NameOf;
-}
+import type { AdminServices } from './services.js';
+import { planFacts } from './user-page.js';
+import { LISTED, section, sectionsOfOwner } from './user-sections.js';
+import { isCustomerId } from './users.js';
 
 /** The list of organizations, their pages and the lists of their members. */
-export async function organizationsPlugin(
-  fastify: FastifyTypebox,
-  { console, organizations, users, sources, audit, resolveUser, nameOf }: OrganizationsPluginOptions,
-): Promise<void> {
-  const { administration, members, invitations, schemas } = organizations;
+export async function organizationsPlugin(fastify: FastifyTypebox, services: AdminServices): Promise<void> {
+  const { console, organizations, billing, audit, resolveUser, nameOf } = services;
+  if (!organizations) return;
+  const { administration, members, invitations } = organizations;
+  const { schemas } = administration;
   const membersOf = async (id: string, after: string | undefined, limit: number) => {
     const page = await members.list(id, after, limit);
     return { items: page.members.map((one) => ({ ...one, id })), next: page.next };
@@ -65,7 +41,7 @@ export async function organizationsPlugin(
       read: async (id) => (await invitations.list(id, undefined)).invitations,
       empty: 'No invitation is open.',
     }),
-    ...sectionsOfOwner(sources, 'organization'),
+    ...sectionsOfOwner(services, 'organization'),
     section({
       title: 'Audit',
       columns: logColumns,
@@ -113,16 +89,16 @@ export async function organizationsPlugin(
     async view(organization, root) {
       const { id, name, state } = organization;
       const [customers, held, limits, ...tables] = await Promise.all([
-        users.listCustomers(id),
-        sources.billing.subscriptions({ ownerId: id, limit: LISTED, after: undefined }),
-        state === 'active' ? users.listLimits(id) : [],
-        ...sections.map((one) => sectionView(one, id, root)),
+        billing.records.customers(id),
+        billing.records.subscriptions({ ownerId: id, limit: LISTED, after: undefined }),
+        state === 'active' ? billing.quotas.list(id) : [],
+        ...sections.map((tableOfSection) => tableOfSection(id, root)),
       ]);
       return {
         title: name,
         isPerson: true,
         facts: [...factsOf(organization), ...planFacts(organization, { limits, customers })],
-        actions: [...linksTo(organization, users), ...subscriptionLinks(held.items, root)],
+        actions: [...linksTo(organization, services), ...subscriptionLinks(held.items, root)],
         tables,
       };
     },
@@ -179,14 +155,14 @@ const invitationColumns: readonly Column<Invitation>[] = [
 
 const logColumns = auditColumns((subject) => (subject.startsWith('usr_') ? `users/${subject}` : null));
 
-function linksTo({ id, state, granted }: OperatedOrganization, { resync }: UserAdministration) {
+function linksTo({ id, state, granted }: OperatedOrganization, { provider }: AdminServices) {
   const links: ConditionalLink[] = [
     ['members', 'All members', true],
     ['rename', 'Change name and slug', state === 'active'],
     ['add-member', 'Add a member', state === 'active'],
     ['grant', granted === null ? 'Grant a plan' : 'Change the granted plan', state === 'active', 'Billing'],
     ['revoke-grant', 'Withdraw the granted plan', granted !== null, 'Billing'],
-    ['resync', 'Sync with the payment provider', resync !== undefined, 'Billing'],
+    ['resync', 'Sync with the payment provider', provider !== undefined, 'Billing'],
     ['delete', 'Delete', state === 'active', DANGEROUS],
   ];
   return linksBelow(id, links);

@@ -13,23 +13,11 @@ import {
   periodLinks,
 } from '../../shared/console-kit/periods.js';
 import { type Column, tableOf } from '../../shared/console-kit/tables.js';
-import type { Sessions } from '../auth/store.js';
-import type { PaymentEvents } from '../billing/store.js';
 import type { Duplicates } from '../billing/subscription/duplicates.js';
-import type { SettingsService } from '../settings/service.js';
-import type { EndpointService } from '../webhooks/service.js';
 import { attentionTo } from './attention.js';
-import { REFRESH_SECONDS, type TrendSources, type Trends, type TrendsOf } from './trends.js';
+import type { AdminServices } from './services.js';
+import { REFRESH_SECONDS, type Trends, type TrendsOf } from './trends.js';
 import { userColumn } from './users.js';
-
-export interface OverviewSources extends TrendSources {
-  sessions: Sessions;
-  paymentEvents: PaymentEvents;
-  duplicates: Duplicates;
-  /** Absent if webhooks are not enabled. */
-  endpoints: EndpointService | undefined;
-  settings: SettingsService;
-}
 
 const LISTED_USERS = 10;
 
@@ -75,22 +63,22 @@ const Overview = Type.Object({
 /** The start page. */
 export async function overviewPlugin(
   fastify: FastifyTypebox,
-  deps: { console: Console; sources: OverviewSources; trendsOf: TrendsOf },
+  services: AdminServices & { trendsOf: TrendsOf },
 ): Promise<void> {
-  const { console, sources, trendsOf } = deps;
+  const { console, users, settings, trendsOf } = services;
   const read = async (period: PeriodName, after?: string) =>
-    readFigures(sources, { trends: await trendsOf(period), after });
+    readFigures(services, await trendsOf(period), after);
   // `duplicates`: the page of the users with duplicate subscriptions.
   const querystring = Type.Object({ period: PeriodQuery, duplicates: After });
 
   fastify.get('/', { config: console.config, schema: { querystring } }, async (request, reply) => {
     const { period = DEFAULT_PERIOD, duplicates } = request.query;
-    const [figures, users, { siteName }] = await Promise.all([
+    const [figures, newest, siteName] = await Promise.all([
       read(period, duplicates),
-      sources.users.listNewest(LISTED_USERS),
-      sources.settings.current(),
+      users.directory.listNewest(LISTED_USERS),
+      settings.siteName(),
     ]);
-    const view = createView(console, figures, { period, users, siteName, root: rootOf(request) });
+    const view = createView(console, figures, { period, newest, siteName, root: rootOf(request) });
     return console.send(request, reply, { template: 'console-overview', section: '', view });
   });
 
@@ -112,24 +100,23 @@ type Figures = Awaited<ReturnType<typeof readFigures>>;
  * @param after where the list of duplicate subscriptions continues
  */
 export async function readFigures(
-  sources: OverviewSources,
-  { trends, after }: { trends: Trends; after?: string | undefined },
+  { users, auth, billing, webhooks }: AdminServices,
+  trends: Trends,
+  after?: string,
 ) {
-  const [users, sessions, paymentEvents, duplicates, endpoints] = await Promise.all([
-    sources.users.estimate(),
-    sources.sessions.estimate(),
-    sources.paymentEvents.estimate(),
-    readDuplicates(sources.duplicates, after),
-    sources.endpoints?.countProblems(),
+  const [allUsers, sessions, paymentEvents, duplicates, endpoints] = await Promise.all([
+    users.directory.estimate(),
+    auth.sessions.estimate(),
+    billing.paymentEvents.estimate(),
+    readDuplicates(billing.duplicates, after),
+    webhooks?.service.countProblems(),
   ]);
+  const found = { count: duplicates.items.length, isPart: duplicates.next !== null };
   return {
-    counts: { users, sessions, paymentEvents },
+    counts: { users: allUsers, sessions, paymentEvents },
     trends,
     duplicates,
-    attention: attentionTo(trends, {
-      duplicates: { count: duplicates.items.length, isPart: duplicates.next !== null },
-      endpoints,
-    }),
+    attention: attentionTo(trends, found, endpoints),
   };
 }
 
@@ -157,7 +144,7 @@ function toOverview(console: Console, { counts, trends, attention }: Figures): S
 function createView(
   console: Console,
   { counts, trends, duplicates, attention }: Figures,
-  { period, users, siteName, root }: { period: PeriodName; users: User[]; siteName: string; root: string },
+  { period, newest, siteName, root }: { period: PeriodName; newest: User[]; siteName: string; root: string },
 ): View {
   const plots = trends.trends.map(({ id, label, definition, path, markup }) => ({
     id,
@@ -188,7 +175,7 @@ function createView(
       allHref: `${root}users`,
       all: 'All users',
       empty: 'No users yet. They appear here when they sign up.',
-      ...tableOf(NEWEST, users, root),
+      ...tableOf(NEWEST, newest, root),
     },
     duplicates: { ...duplicates, hasItems: duplicates.items.length > 0 },
   };
@@ -203,7 +190,7 @@ const NEWEST: readonly Column<User>[] = [
 ];
 
 /** The next page that is not empty. */
-async function readDuplicates({ list }: OverviewSources['duplicates'], after: string | undefined) {
+async function readDuplicates({ list }: Duplicates, after: string | undefined) {
   let page = await list(after);
   while (page.items.length === 0 && page.next !== null) page = await list(page.next);
   return {

@@ -2,12 +2,11 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
-import { type Console, Done, rootOf } from '../../shared/console-kit/console.js';
+import { Done, rootOf } from '../../shared/console-kit/console.js';
 import { registerForms } from '../../shared/console-kit/forms.js';
-import type { CustomSettingsService } from '../settings/custom.js';
-import type { SettingsService } from '../settings/service.js';
 import { customFormSchema, customFormView, valuesOf } from './custom-settings.js';
 import { SettingsForm } from './schemas.js';
+import type { AdminServices } from './services.js';
 
 const SWITCH_LABELS = {
   allowRegistration: 'Allow new registrations',
@@ -20,11 +19,7 @@ const SAVED = 'settings';
 /** The page of the settings, with those of the host below. */
 export async function settingsPagePlugin(
   fastify: FastifyTypebox,
-  {
-    console,
-    settings: source,
-    custom,
-  }: { console: Console; settings: SettingsService; custom: CustomSettingsService | undefined },
+  { console, settings: { service, custom } }: AdminServices,
 ): Promise<void> {
   console.addNotice(SAVED, 'Saved. All servers use the new settings within two seconds.');
 
@@ -34,7 +29,7 @@ export async function settingsPagePlugin(
     reply: FastifyReply,
     rejected: { failure?: string; custom?: Parameters<typeof customFormView>[2] } = {},
   ) => {
-    const [settings, described] = await Promise.all([source.current(), custom?.describe()]);
+    const [settings, described] = await Promise.all([service.current(), custom?.describe()]);
     const root = rootOf(request);
     const token = console.tokensOf(request).issue();
     const form = custom && described && customFormView(custom, described, rejected.custom);
@@ -70,7 +65,7 @@ export async function settingsPagePlugin(
             emailNotifications: body.emailNotifications !== undefined,
             version: Number(body.version),
           };
-          await source.update(settings, console.operatorOf(request));
+          await service.update(settings, console.operatorOf(request));
         } catch (error) {
           if (!(error instanceof AppError && error.code === 'VERSION_CONFLICT')) throw error;
           // Shows the settings as stored by the concurrent change, so that the next attempt builds on them.

@@ -1,26 +1,17 @@
 import { setImmediate } from 'node:timers/promises';
-import { type Clock, lastDays, MINUTE, SECOND } from '../../core/kernel/clock.js';
+import { lastDays, MINUTE, SECOND } from '../../core/kernel/clock.js';
 import { decimalsOf } from '../../core/kernel/currencies.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
-import type { Console } from '../../shared/console-kit/console.js';
 import { type Period, type PeriodName, periodOf } from '../../shared/console-kit/periods.js';
 import type { TimeSeries } from '../../shared/console-kit/plots.js';
-import type { EmailService } from '../../shared/email/service.js';
-import type { Activity } from '../auth/sessions/activity.js';
-import type { UserDirectory } from '../auth/users/users.js';
 import type { BillingFigures } from '../billing/figures/service.js';
 import type { DailyFigures } from '../billing/figures/store.js';
 import { type Counted, keyFiguresOf } from './key-figures.js';
+import type { AdminServices } from './services.js';
 
 /** The plots of the overview. Their data is read and drawn at most once a minute, whatever the number of requests. */
 
-export interface TrendSources {
-  users: UserDirectory;
-  activity: Activity;
-  mails: EmailService;
-  /** Absent if billing is not configured. */
-  billing: BillingFigures | undefined;
-}
+type TrendSources = Pick<AdminServices, 'users' | 'auth' | 'email' | 'billing' | 'console' | 'clock'>;
 
 export type Trends = Awaited<ReturnType<typeof makeTrends>>;
 
@@ -45,16 +36,14 @@ const MAX_AGE_MS = 10 * MINUTE;
 export type TrendsOf = (name: PeriodName) => Promise<Trends>;
 
 /** Returns the plots of a period; while they are at most ten minutes old, new ones are made after the response. */
-export function createTrends(
-  sources: TrendSources,
-  { clock, backgroundTasks, console }: { clock: Clock; backgroundTasks: BackgroundTasks; console: Console },
-): TrendsOf {
+export function createTrends(sources: TrendSources, backgroundTasks: BackgroundTasks): TrendsOf {
+  const { clock } = sources;
   const made = new Map<PeriodName, Trends>();
   const pending = new Map<PeriodName, Promise<Trends>>();
   const update = (name: PeriodName) => {
     const running =
       pending.get(name) ??
-      makeTrends(sources, { name, clock, console })
+      makeTrends(sources, name)
         .then((trends) => {
           made.set(name, trends);
           return trends;
@@ -74,10 +63,8 @@ export function createTrends(
   };
 }
 
-async function makeTrends(
-  sources: TrendSources,
-  { name, clock, console }: { name: PeriodName; clock: Clock; console: Console },
-) {
+async function makeTrends(sources: TrendSources, name: PeriodName) {
+  const { clock, console } = sources;
   const at = clock.now();
   const period = periodOf(name, clock);
   const recent = lastDays(clock, RECENT_DAYS);
@@ -103,14 +90,14 @@ async function makeTrends(
 }
 
 async function generalTrends(
-  { users, activity, mails }: TrendSources,
+  { users, auth, email }: TrendSources,
   { spans, days, fold }: Period,
   recent: readonly string[],
 ): Promise<Counted[]> {
   const [signUps, active, failures] = await Promise.all([
-    users.countRegistrations(spans, MAX_COUNTED),
-    activity.countActive(days),
-    mails.countFailures(recent, MAX_COUNTED),
+    users.directory.countRegistrations(spans, MAX_COUNTED),
+    auth.activity.countActive(days),
+    email.service.countFailures(recent, MAX_COUNTED),
   ]);
   return [
     {
@@ -145,7 +132,8 @@ async function generalTrends(
   ];
 }
 
-async function billingTrends({ billing }: TrendSources, period: Period, recent: readonly string[]) {
+async function billingTrends(sources: TrendSources, period: Period, recent: readonly string[]) {
+  const billing = sources.billing.figures;
   if (!billing) return { trends: [], levels: [], figures: null };
   const [daily, failedPayments, openEvents] = await Promise.all([
     billing.daily(period.days),

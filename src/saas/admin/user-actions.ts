@@ -6,54 +6,10 @@ import { type Clock, DAY } from '../../core/kernel/clock.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import type { Operator } from '../../core/ops/audit.js';
 import { actionsOn, type Input, registerAction } from '../../shared/console-kit/actions.js';
-import type { Console } from '../../shared/console-kit/console.js';
 import { OPERATOR_ROLES, type OperatorRole } from '../../shared/console-kit/roles.js';
-import type { FactorService } from '../../shared/factors/service.js';
-import type { PasskeyService } from '../../shared/passkeys/service.js';
-import type { AccountAdministration } from '../auth/users/administration.js';
-import type { AccountDeletion } from '../auth/users/deletion.js';
-import type { FieldInput, UserFieldRules } from '../auth/users/fields.js';
-import type { SetOperatorRole } from '../auth/users/operator-role.js';
-import type { SetRoles } from '../auth/users/role-change.js';
-import type { Suspension } from '../auth/users/suspension.js';
-import type { UserUpdate } from '../auth/users/user-update.js';
-import type { UserDirectory } from '../auth/users/users.js';
-import type { Grants } from '../billing/grants.js';
-import type { Quotas } from '../billing/quotas/service.js';
-import type { BillingRecords } from '../billing/records.js';
-import type { OperatedUser } from './users.js';
-
-/** The services with which the operator sees and changes a user. */
-export interface UserAdministration {
-  directory: UserDirectory;
-  accounts: AccountAdministration;
-  suspension: Suspension;
-  /** Those of the application; undefined if it has none. */
-  userRoles: readonly string[] | undefined;
-  setRoles: SetRoles;
-  setOperatorRole: SetOperatorRole;
-  /** Those that the host declares; absent without the option. */
-  userFields: UserFieldRules | undefined;
-  update: UserUpdate['update'];
-  /** Where a user with a role for it acts as this one; undefined if nobody can. */
-  impersonationHref: ((id: string) => string) | undefined;
-  grants: Grants;
-  /** The plans that can be granted; undefined if any name is a plan. */
-  plans: ReadonlySet<string> | undefined;
-  /** Reads the subscriptions of a user from the payment provider; absent while no API key is configured. */
-  resync: ((userId: string, by: Operator) => Promise<void>) | undefined;
-  /** Absent while no encryption key for second factors is configured. */
-  secondFactors: FactorService | undefined;
-  /** Absent while passkeys are not enabled. */
-  passkeys: PasskeyService | undefined;
-  delete: AccountDeletion['deleteByOperator'];
-  /** The user's customers at the payment provider; empty before the first purchase. */
-  listCustomers: BillingRecords['customers'];
-  /** What a user has used of the limits of the plans. @throws NOT_FOUND */
-  listLimits: Quotas['list'];
-  /** Exports an account, with a record in the audit. @throws NOT_FOUND */
-  export(userId: string, by: Operator): Promise<Record<string, unknown>>;
-}
+import type { FieldInput } from '../auth/users/fields.js';
+import type { OperatedUser } from './schemas.js';
+import type { AdminServices } from './services.js';
 
 const Roles = Type.String({ accepts: 'roles, separated by commas', pattern: '^[a-z0-9_, -]{0,4096}$' });
 
@@ -70,11 +26,10 @@ const NoteTime = Type.String({ accepts: 'the time of the note that was read', pa
 /** Longer than the provider takes, which is called several times. */
 export const PROVIDER_TIMEOUT_MS = 20_000;
 
-export async function userActionsPlugin(
-  fastify: FastifyTypebox,
-  { console, users, clock }: { console: Console; users: UserAdministration; clock: Clock },
-): Promise<void> {
-  const { directory, accounts, suspension, secondFactors, passkeys } = users;
+export async function userActionsPlugin(fastify: FastifyTypebox, services: AdminServices): Promise<void> {
+  const { console, users, auth, secondFactors, passkeys } = services;
+  const { directory, suspension, userRoles, userFields } = users;
+  const { administration: accounts, update, deleteByOperator } = auth.service;
   const register = actionsOn<OperatedUser>(fastify, console, {
     path: 'users/:id',
     section: 'users',
@@ -113,23 +68,21 @@ export async function userActionsPlugin(
     done: 'The note was saved.',
   });
 
-  if (users.userRoles) {
+  if (userRoles) {
     await register('roles', {
       title: ({ email }) => `Change the roles of ${email}`,
       consequences: 'From the next request on, the user may do what the roles permit in the application.',
       button: 'Change roles',
       fields: Type.Object({ roles: Type.Optional(Roles) }),
-      inputs: [
-        { name: 'roles', label: 'Roles', hint: `Separated by commas: ${users.userRoles.join(', ')}.` },
-      ],
+      inputs: [{ name: 'roles', label: 'Roles', hint: `Separated by commas: ${userRoles.join(', ')}.` }],
       values: ({ roles = [] }) => ({ roles: roles.join(', ') }),
       run: ({ id }, { roles = '' }, by) => users.setRoles({ id }, roles.match(/[^, ]+/g) ?? [], by),
       done: 'The roles were changed.',
     });
   }
 
-  if (users.userFields) {
-    const { inputs } = users.userFields;
+  if (userFields) {
+    const { inputs } = userFields;
     const valuesOf = (typed: Record<string, string>) =>
       inputs.map(({ name, kind }) => [name, parseTyped(typed[inputName(name)] ?? '', kind)]);
     await register('fields', {
@@ -141,7 +94,7 @@ export async function userActionsPlugin(
       values: ({ fields = {} }) =>
         Object.fromEntries(Object.entries(fields).map(([name, value]) => [inputName(name), String(value)])),
       fromForm: (typed) => ({ fields: Object.fromEntries(valuesOf(typed)) }),
-      run: ({ id }, { fields }, by) => users.update({ id }, { fields }, by),
+      run: ({ id }, { fields }, by) => update({ id }, { fields }, by),
       done: 'The fields were changed.',
     });
   }
@@ -200,7 +153,7 @@ export async function userActionsPlugin(
     done: 'The link will be sent within seconds.',
   });
 
-  await registerPlanActions(register, users, { clock, kind: 'user', nameOf: ({ email }) => email });
+  await registerPlanActions(register, services, { kind: 'user', nameOf: ({ email }) => email });
 
   /** Who has found the factor of an operator has a session that it opened. */
   const endSessionsOfOperator = async ({ id, operatorRole }: OperatedUser, by: Operator) => {
@@ -214,7 +167,7 @@ export async function userActionsPlugin(
       button: 'Remove second factor',
       isDestructive: true,
       async run(user, _, by) {
-        const isRemoved = await secondFactors.remove(user.id, { by: by.name, ip: by.ip });
+        const isRemoved = await secondFactors.service.remove(user.id, { by: by.name, ip: by.ip });
         if (!isRemoved) throw httpErrors.VALIDATION_ERROR({ message: 'The user has no second factor.' });
         await endSessionsOfOperator(user, by);
       },
@@ -229,7 +182,7 @@ export async function userActionsPlugin(
       button: 'Remove passkeys',
       isDestructive: true,
       async run(user, _, by) {
-        const removed = await passkeys.removeAll(user.id, { by: by.name, ip: by.ip });
+        const removed = await passkeys.service.removeAll(user.id, { by: by.name, ip: by.ip });
         if (removed === 0) throw httpErrors.VALIDATION_ERROR({ message: 'The user has no passkey.' });
         await endSessionsOfOperator(user, by);
       },
@@ -244,7 +197,7 @@ export async function userActionsPlugin(
     isDestructive: true,
     typed: ({ email }) => email,
     timeoutMs: PROVIDER_TIMEOUT_MS,
-    run: ({ id }, _, by) => users.delete(id, by),
+    run: ({ id }, _, by) => deleteByOperator(id, by),
     done: 'The user was deleted.',
     returnTo: () => 'users',
   });
@@ -301,13 +254,13 @@ function inputFor({ name, label, hint, kind, choices, maxLength }: FieldInput): 
 /** The actions on what an owner of subscriptions holds: a user or an organization. */
 export async function registerPlanActions<Owner extends Pick<OperatedUser, 'id' | 'granted'>>(
   register: ReturnType<typeof actionsOn<Owner>>,
-  { grants, plans, resync }: Pick<UserAdministration, 'grants' | 'plans' | 'resync'>,
-  { clock, kind, nameOf }: { clock: Clock; kind: 'user' | 'organization'; nameOf(owner: Owner): string },
+  { billing: { grants, plans }, provider, clock }: AdminServices,
+  { kind, nameOf }: { kind: 'user' | 'organization'; nameOf(owner: Owner): string },
 ): Promise<void> {
   await register('grant', {
     title: (owner) => `Grant a plan to ${nameOf(owner)}`,
     consequences: `The ${kind} has access to the plan in addition to purchased ones. The payment provider is not involved. An earlier grant is replaced.`,
-    ...grantForm(plans),
+    ...grantForm(plans.names),
     values: ({ granted }) => ({
       plan: granted?.plan ?? '',
       until: granted?.until ? toTimestamp(Date.parse(granted.until) - 1).slice(0, 10) : '',
@@ -325,14 +278,14 @@ export async function registerPlanActions<Owner extends Pick<OperatedUser, 'id' 
     done: 'The granted plan was withdrawn.',
   });
 
-  if (resync) {
+  if (provider) {
     await register('resync', {
       role: 'support',
       title: (owner) => `Sync with the payment provider: ${nameOf(owner)}`,
       consequences: `The subscriptions of the ${kind} are read from the payment provider and replace the stored ones.`,
       button: 'Sync',
       timeoutMs: PROVIDER_TIMEOUT_MS,
-      run: ({ id }, _, by) => resync(id, by),
+      run: ({ id }, _, by) => provider.resync(id, by),
       done: 'The subscriptions are those of the payment provider.',
     });
   }

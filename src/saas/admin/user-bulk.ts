@@ -1,17 +1,15 @@
 import type { Static } from 'typebox';
-import type { Clock } from '../../core/kernel/clock.js';
 import type { BulkAction } from '../../shared/console-kit/actions.js';
-import { grantForm, grantOf, onlyOwnersOn, type UserAdministration } from './user-actions.js';
-import type { OperatedUser } from './users.js';
+import type { OperatedUser } from './schemas.js';
+import type { AdminServices } from './services.js';
+import { grantForm, grantOf, onlyOwnersOn } from './user-actions.js';
 
 /** What the operator can do with all users that a search or a filter shows. */
-export function bulkUserActions(
-  { accounts, suspension, grants, plans }: UserAdministration,
-  clock: Clock,
-): BulkAction<OperatedUser>[] {
+export function bulkUserActions({ users, auth, billing, clock }: AdminServices): BulkAction<OperatedUser>[] {
+  const accounts = auth.service.administration;
   const nameOf = ({ email }: OperatedUser) => email;
   const isActive = ({ state }: OperatedUser) => state === 'active';
-  const form = grantForm(plans);
+  const form = grantForm(billing.plans.names);
   return [
     {
       verb: 'send-verification',
@@ -33,7 +31,8 @@ export function bulkUserActions(
         'Each user has access to the plan in addition to purchased ones. The payment provider is not involved. An earlier grant is replaced.',
       applies: isActive,
       nameOf,
-      run: ({ id }, given, by) => grants.grant(id, grantOf(given as Static<typeof form.fields>, clock), by),
+      run: ({ id }, given, by) =>
+        billing.grants.grant(id, grantOf(given as Static<typeof form.fields>, clock), by),
     },
     {
       verb: 'end-sessions',
@@ -56,7 +55,7 @@ export function bulkUserActions(
         'From the next request on, none of them can sign in or call the API. Subscriptions continue.',
       applies: isActive,
       nameOf,
-      run: ({ id }, _, by) => suspension.suspend({ id }, by),
+      run: ({ id }, _, by) => users.suspension.suspend({ id }, by),
     },
   ];
 }

@@ -1,6 +1,6 @@
 import { type ConditionalLink, DANGEROUS, linksBelow } from '../../shared/console-kit/details.js';
-import type { UserAdministration } from './user-actions.js';
-import type { OperatedUser } from './users.js';
+import type { OperatedUser } from './schemas.js';
+import type { AdminServices } from './services.js';
 
 /** The links of the user page to the actions that apply to a user. */
 export function linksTo(
@@ -12,7 +12,7 @@ export function linksTo(
     secondFactorSince,
     passkeys,
   }: OperatedUser & { secondFactorSince: string | null; passkeys: number },
-  { resync, userRoles, userFields, impersonationHref }: UserAdministration,
+  { users: { userRoles, userFields }, provider, impersonationHref }: AdminServices,
 ) {
   const isActive = state === 'active';
   const links: ConditionalLink[] = [
@@ -20,7 +20,7 @@ export function linksTo(
     ['send-verification', 'Send a verification link', isActive && !emailVerified, 'Send a link'],
     ['grant', granted === null ? 'Grant a plan' : 'Change the granted plan', true, 'Billing'],
     ['revoke-grant', 'Withdraw the granted plan', granted !== null, 'Billing'],
-    ['resync', 'Sync with the payment provider', resync !== undefined, 'Billing'],
+    ['resync', 'Sync with the payment provider', provider !== undefined, 'Billing'],
     ['rename', 'Change name', true],
     ['note', 'Edit the note', state !== 'deleting'],
     ['roles', 'Change roles', userRoles !== undefined],

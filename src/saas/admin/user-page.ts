@@ -3,33 +3,20 @@ import { type Static, Type } from 'typebox';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Nullable, ok, Timestamp, toTimestamp } from '../../core/http/schemas.js';
 import { streamJson } from '../../core/http/streams.js';
-import type { Clock } from '../../core/kernel/clock.js';
-import { type Console, Parameters } from '../../shared/console-kit/console.js';
+import { Parameters } from '../../shared/console-kit/console.js';
 import { type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
 import { registerForms } from '../../shared/console-kit/forms.js';
 import { registerList } from '../../shared/console-kit/lists.js';
-import { type Column, tableOf, toMinute } from '../../shared/console-kit/tables.js';
+import { type Column, toMinute } from '../../shared/console-kit/tables.js';
 import type { SubscriptionRecord } from '../billing/records.js';
 import type { Purchase } from '../billing/schemas.js';
 import type { OperatedOrganization } from '../organizations/administration.js';
 import { subscriptionLinks } from './billing-actions.js';
-import { type UserAdministration, userActionsPlugin } from './user-actions.js';
+import { OperatedUser } from './schemas.js';
+import type { AdminServices } from './services.js';
 import { linksTo } from './user-links.js';
-import {
-  createUserSections,
-  purchaseColumns,
-  type UserSection,
-  type UserSectionSources,
-} from './user-sections.js';
+import { createUserSections, LISTED, purchaseColumns, section } from './user-sections.js';
 import { readTimeline } from './user-timeline.js';
-import { createNameOfUser, OperatedUser } from './users.js';
-
-export interface UserPageOptions {
-  console: Console;
-  users: UserAdministration;
-  sources: UserSectionSources;
-  clock: Clock;
-}
 
 const OperatedSession = Type.Object({
   id: Type.String(),
@@ -74,46 +61,36 @@ const UserDetails = Type.Object({
 });
 type UserDetails = Static<typeof UserDetails>;
 
-/** Rows of each list on the page, which stays small for a user with many sessions. */
-export const LISTED = 10;
-
 /** The page of a user, and what the operator can change there. */
-export async function userPagePlugin(
-  fastify: FastifyTypebox,
-  { console, users, sources, clock }: UserPageOptions,
-): Promise<void> {
-  const { directory, accounts, secondFactors } = users;
-  const params = Parameters;
-  const nameOf = createNameOfUser(directory);
-  const sections = createUserSections(sources, nameOf);
-  const idOf = (request: FastifyRequest) => (request.params as { id: string }).id;
+export async function userPagePlugin(fastify: FastifyTypebox, services: AdminServices): Promise<void> {
+  const { console, users, auth, billing, secondFactors, passkeys, nameOf } = services;
+  const { directory } = users;
+  const { records, purchases } = billing;
+  const { administration: accounts } = auth.service;
 
   const read = async (id: string): Promise<UserDetails> => {
     const user = await directory.findOperated(id);
-    const [customers, limits, factor, passkeys = []] = await Promise.all([
-      users.listCustomers(id),
-      users.listLimits(id),
-      secondFactors?.stateOf(id),
-      users.passkeys?.list(id),
+    const [customers, limits, factor, keys = []] = await Promise.all([
+      records.customers(id),
+      billing.quotas.list(id),
+      secondFactors?.service.stateOf(id),
+      passkeys?.service.list(id),
     ]);
     const secondFactorSince = factor ? toTimestamp(factor.since) : null;
-    return { ...user, customers, limits, secondFactorSince, passkeys: passkeys.length };
+    return { ...user, customers, limits, secondFactorSince, passkeys: keys.length };
   };
 
-  const sessions = (userId: string): UserSection<OperatedSession> => ({
+  const sessions = section({
     title: 'Sessions',
-    columns: [
-      ...sessionColumns,
-      {
-        label: 'Action',
-        text: ({ state }) => (state === 'active' ? 'End' : null),
-        href: ({ id, state }) => (state === 'active' ? `users/${userId}/sessions/${id}/end` : null),
-      },
-    ],
-    read: async (id, limit) => (await accounts.listSessions(id, { after: undefined, limit })).items,
+    columns: [...sessionColumns, endColumn],
+    async read(userId, limit) {
+      const { items } = await accounts.listSessions(userId, { after: undefined, limit });
+      return items.map((session) => ({ ...session, userId }));
+    },
     empty: 'No sessions are stored.',
     path: (id) => `users/${id}/sessions`,
   });
+  const sections = [sessions, ...createUserSections(services)];
 
   registerDetail<UserDetails>(fastify, console, {
     path: 'users/:id',
@@ -122,13 +99,12 @@ export async function userPagePlugin(
     find: ({ id = '' }) => read(id),
     async view(user, root, request) {
       const { id } = user;
-      const shown = [sessions(id) as UserSection<never>, ...sections];
       const first = { ownerId: id, limit: LISTED, after: undefined };
       const [held, timeline, { previous, next }, ...tables] = await Promise.all([
-        sources.billing.subscriptions(first),
-        readTimeline(sources, id, nameOf),
+        records.subscriptions(first),
+        readTimeline(services, id),
         directory.neighbours(user),
-        ...shown.map((one) => sectionView(one, id, root)),
+        ...sections.map((tableOfSection) => tableOfSection(id, root)),
       ]);
       return {
         title: user.name || user.email,
@@ -142,8 +118,8 @@ export async function userPagePlugin(
           previous: previous ?? false,
           next: next ?? false,
         },
-        facts: [...factsOf(user, users), ...planFacts(user, user)],
-        actions: [...linksTo(user, users), ...subscriptionLinks(held.items, root)],
+        facts: [...factsOf(user, services), ...planFacts(user, user)],
+        actions: [...linksTo(user, services), ...subscriptionLinks(held.items, root)],
         download: {
           label: 'Export all data as JSON',
           action: `${id}/export`,
@@ -165,14 +141,13 @@ export async function userPagePlugin(
     empty: 'No sessions are stored.',
   });
 
-  const { purchases } = sources;
   registerList<Purchase>(fastify, console, {
     path: 'users/:id/purchases',
     section: 'users',
     title: 'One-time purchases',
     links: [{ path: 'users/:id', label: 'Back to the user' }],
     columns: purchaseColumns,
-    item: purchases.schema,
+    item: records.schemas.purchase,
     async read({ parameters: { id = '' }, after, limit }) {
       await directory.findOperated(id);
       return purchases.page(id, after, limit);
@@ -181,9 +156,10 @@ export async function userPagePlugin(
   });
 
   // A POST, because the audit records it.
+  const params = Parameters;
   const sendExport = async (request: FastifyRequest, reply: FastifyReply) => {
-    const id = idOf(request);
-    const account = await users.export(id, console.operatorOf(request));
+    const { id = '' } = request.params as { id?: string };
+    const account = await auth.exportAccount(id, console.operatorOf(request));
     reply.header('content-disposition', `attachment; filename="${id}.json"`);
     return streamJson(request, reply, ok(account));
   };
@@ -196,8 +172,6 @@ export async function userPagePlugin(
     { config: access(console.access), schema: { params } },
     sendExport,
   );
-
-  await fastify.register(userActionsPlugin, { console, users, clock });
 }
 
 const sessionColumns: readonly Column<OperatedSession>[] = [
@@ -207,6 +181,12 @@ const sessionColumns: readonly Column<OperatedSession>[] = [
   { label: 'Expires', text: ({ expiresAt }) => expiresAt, kind: 'time' },
   { label: 'ID', text: ({ id }) => id, kind: 'code' },
 ];
+
+const endColumn: Column<OperatedSession & { userId: string }> = {
+  label: 'Action',
+  text: ({ state }) => (state === 'active' ? 'End' : null),
+  href: ({ userId, id, state }) => (state === 'active' ? `users/${userId}/sessions/${id}/end` : null),
+};
 
 /** Whether a user has access, because of what and until when. */
 function answerOf(
@@ -245,18 +225,6 @@ const PERIODS: Record<string, string> = {
 const dayOf = (timestamp: string) => LONG_DAY.format(Date.parse(timestamp));
 const LONG_DAY = new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeZone: 'UTC' });
 
-/** The table of a section, with its first rows. */
-export async function sectionView(section: UserSection<never>, userId: string, root: string) {
-  const { title, columns, empty, path } = section;
-  const items = await section.read(userId, LISTED);
-  return {
-    heading: title,
-    empty,
-    moreHref: !path || items.length < LISTED ? undefined : root + path(userId),
-    ...tableOf(columns, items, root),
-  };
-}
-
 /** The plan of a user or an organization, with what is used of it. */
 export const planFacts = (
   { subscription, granted }: Pick<OperatedOrganization, 'subscription' | 'granted'>,
@@ -278,7 +246,7 @@ const writeGrant = (granted: OperatedUser['granted']): string => {
 
 function factsOf(
   user: UserDetails,
-  { secondFactors, passkeys, userFields }: UserAdministration,
+  { secondFactors, passkeys, users: { userFields } }: AdminServices,
 ): DetailRow[] {
   const { id, roles, hasPassword, createdAt } = user;
   const { secondFactorSince, publicMetadata, privateMetadata } = user;

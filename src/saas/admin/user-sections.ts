@@ -1,48 +1,34 @@
-import type { TSchema } from 'typebox';
 import { writeAmount } from '../../core/kernel/currencies.js';
-import { type ListedAudit, toAuditView } from '../../core/ops/audit.js';
-import {
-  type NamedRecord,
-  type NameOf,
-  withNames,
-  writeDetail,
-  writeNamedActor,
-} from '../../shared/console-kit/audit.js';
-import type { Column } from '../../shared/console-kit/tables.js';
-import type { EmailService, MailSummary } from '../../shared/email/service.js';
-import type { PurchaseList } from '../billing/purchases.js';
-import type { BillingRecords } from '../billing/records.js';
+import { toAuditView } from '../../core/ops/audit.js';
+import { type NamedRecord, withNames, writeDetail, writeNamedActor } from '../../shared/console-kit/audit.js';
+import { type Column, tableOf } from '../../shared/console-kit/tables.js';
+import type { MailSummary } from '../../shared/email/service.js';
 import type { Purchase } from '../billing/schemas.js';
 import type { OwnOrganization } from '../organizations/schemas.js';
-import { paymentColumns, refundColumn, subscriptionColumns } from './billing.js';
+import { paymentColumnsOf, subscriptionColumns } from './billing.js';
+import type { AdminServices } from './services.js';
 
-/** A list on the page of a user. */
-export interface UserSection<Item> {
+/** Rows of each list on the page, which stays small for a user with many sessions. */
+export const LISTED = 10;
+
+interface SectionOptions<Item> {
   title: string;
   columns: readonly Column<Item>[];
   /** The first items, the newest first. */
-  read(userId: string, limit: number): Promise<readonly Item[]>;
+  read(ownerId: string, limit: number): Promise<readonly Item[]>;
   empty: string;
   /** The complete list, relative to the root; absent if the section is complete. */
-  path?(userId: string): string;
+  path?(ownerId: string): string;
 }
 
-export interface UserSectionSources {
-  billing: BillingRecords;
-  purchases: PurchasesSource;
-  /** Whether the payment provider can be asked for refunds. */
-  canRefund: boolean;
-  mails: EmailService;
-  audit: ListedAudit;
-  /** The organizations of a user; absent if they are not enabled. */
-  organizations: ((userId: string) => Promise<OwnOrganization[]>) | undefined;
-}
-
-export interface PurchasesSource {
-  page: PurchaseList['page'];
-  /** The schema of a purchase in JSON. */
-  schema: TSchema;
-}
+/** A list on the page of a user or an organization: reads the view of its table. */
+export const section =
+  <Item>({ title: heading, columns, read, empty, path }: SectionOptions<Item>) =>
+  async (ownerId: string, root: string) => {
+    const items = await read(ownerId, LISTED);
+    const moreHref = path && items.length >= LISTED ? root + path(ownerId) : undefined;
+    return { heading, empty, moreHref, ...tableOf(columns, items, root) };
+  };
 
 export const purchaseColumns: readonly Column<Purchase>[] = [
   { label: 'Status', text: ({ status }) => status, kind: 'status' },
@@ -79,27 +65,24 @@ const SEARCHED = 500;
 
 const FAILED_SIGN_INS = new Set(['login.failed', 'login.code-refused', 'factor.failed']);
 
-/** A list among others. */
-export const section = <Item>(given: UserSection<Item>): UserSection<never> => given as UserSection<never>;
-
 /** What a user or an organization has bought. */
 export function sectionsOfOwner(
-  { billing, purchases, canRefund }: Pick<UserSectionSources, 'billing' | 'purchases' | 'canRefund'>,
+  { billing: { records, purchases }, provider }: AdminServices,
   kind: 'user' | 'organization',
-): UserSection<never>[] {
+) {
   const first = (ownerId: string, limit: number) => ({ ownerId, limit, after: undefined });
   return [
     section({
       title: 'Subscriptions',
       columns: subscriptionColumns,
-      read: async (id, limit) => (await billing.subscriptions(first(id, limit))).items,
+      read: async (id, limit) => (await records.subscriptions(first(id, limit))).items,
       empty: `The ${kind} has no subscription.`,
       path: (id) => `subscriptions?q=${id}`,
     }),
     section({
       title: 'Payments',
-      columns: canRefund ? [...paymentColumns, refundColumn] : paymentColumns,
-      read: async (id, limit) => (await billing.payments(first(id, limit))).items,
+      columns: paymentColumnsOf(provider !== undefined),
+      read: async (id, limit) => (await records.payments(first(id, limit))).items,
       empty: `The ${kind} has made no payment.`,
       path: (id) => `payments?q=${id}`,
     }),
@@ -114,27 +97,24 @@ export function sectionsOfOwner(
 }
 
 /** What the other domains store about a user: the first rows, with links to the lists. */
-export function createUserSections(
-  sources: UserSectionSources,
-  nameOf: NameOf,
-): readonly UserSection<never>[] {
-  const { mails, audit, organizations } = sources;
+export function createUserSections(services: AdminServices) {
+  const { email, audit, organizations, nameOf } = services;
   return [
     ...(organizations
       ? [
           section({
             title: 'Organizations',
             columns: membershipColumns,
-            read: organizations,
+            read: organizations.organizations.listOf,
             empty: 'The user belongs to no organization.',
           }),
         ]
       : []),
-    ...sectionsOfOwner(sources, 'user'),
+    ...sectionsOfOwner(services, 'user'),
     section({
       title: 'E-mails',
       columns: mailColumns,
-      read: (id, limit) => firstOf(mails.listByUser(id), limit),
+      read: (id, limit) => firstOf(email.service.listByUser(id), limit),
       empty: 'No mail about the user is stored.',
       path: (id) => `mails?q=${id}`,
     }),

@@ -1,31 +1,25 @@
 import { writeAmount } from '../../core/kernel/currencies.js';
 import { toAuditView } from '../../core/ops/audit.js';
-import {
-  type NamedRecord,
-  type NameOf,
-  withNames,
-  writeDetail,
-  writeNamedActor,
-} from '../../shared/console-kit/audit.js';
+import { type NamedRecord, withNames, writeDetail, writeNamedActor } from '../../shared/console-kit/audit.js';
 import type { TimelineEntry } from '../../shared/console-kit/details.js';
 import { sentenceCase } from '../../shared/console-kit/marks.js';
 import type { MailSummary } from '../../shared/email/service.js';
 import type { PaymentRecord } from '../billing/records.js';
-import { firstOf, type UserSectionSources } from './user-sections.js';
+import type { AdminServices } from './services.js';
+import { firstOf } from './user-sections.js';
 
 /** Entries on the page of a user. */
 const SHOWN = 15;
 
 /** Everything that happened to a user, the newest first: records of the audit, payments and mails. */
 export async function readTimeline(
-  { audit, billing, mails }: UserSectionSources,
+  { audit, billing, email, nameOf }: AdminServices,
   userId: string,
-  nameOf: NameOf,
 ): Promise<TimelineEntry[]> {
   const [records, payments, sent] = await Promise.all([
     firstOf(audit.listOf(userId), SHOWN),
-    billing.payments({ ownerId: userId, limit: SHOWN, after: undefined }),
-    firstOf(mails.listByUser(userId), SHOWN),
+    billing.records.payments({ ownerId: userId, limit: SHOWN, after: undefined }),
+    firstOf(email.service.listByUser(userId), SHOWN),
   ]);
   const named = await withNames(records.map(toAuditView), nameOf);
   return [...named.map(ofRecord), ...payments.items.map(ofPayment), ...sent.map(ofMail)]

@@ -4,10 +4,11 @@ import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, ok } from '../../core/http/schemas.js';
 import { AppError, invalidFields } from '../../core/kernel/errors.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
-import { type Console, Done } from '../../shared/console-kit/console.js';
+import { Parameters } from '../../shared/console-kit/console.js';
+import { registerDetail } from '../../shared/console-kit/details.js';
 import { type ListQuery, registerList } from '../../shared/console-kit/lists.js';
 import type { EventLog, EventQuery, EventRecord } from '../billing/events/log.js';
-import type { ResolveUser } from './users.js';
+import type { AdminServices } from './services.js';
 
 type Outcome = NonNullable<EventQuery['outcome']>;
 
@@ -23,15 +24,12 @@ const OUTCOMES: readonly { value: Outcome; label: string; meaning: string }[] = 
   },
 ];
 
-const Parameters = Type.Object({
-  id: Type.String({ accepts: 'the ID of an event', maxLength: 256, pattern: '^[\\w-]+$' }),
-});
-
 /** The log of the payment provider's events. */
 export async function webhooksPlugin(
   fastify: FastifyTypebox,
-  { console, events, resolveUser }: { console: Console; events: EventLog; resolveUser: ResolveUser },
+  { console, billing, resolveUser }: AdminServices,
 ): Promise<void> {
+  const events = billing.eventLog;
   registerList<EventRecord>(fastify, console, {
     path: 'webhooks',
     title: 'Payment events',
@@ -57,15 +55,31 @@ export async function webhooksPlugin(
       'There are no such events. The payment provider sends them to POST /api/billing/webhook; docs/billing.md describes the setup.',
   });
 
-  const querystring = Type.Object({ done: Done });
-  const schema = { params: Parameters, querystring };
-  fastify.get('/webhooks/:id', { config: console.config, schema }, async (request, reply) => {
-    const { id } = request.params;
-    const [event, body] = await Promise.all([events.find(id), readBody(events, id)]);
-    const meaning = OUTCOMES.find(({ value }) => value === event.outcome)?.meaning;
-    const isUnmatched = event.outcome === 'unmatched';
-    const view = { title: event.type, event, meaning, isUnmatched, ...body };
-    return console.send(request, reply, { template: 'admin-webhook', section: 'webhooks', view });
+  registerDetail(fastify, console, {
+    path: 'webhooks/:id',
+    section: 'webhooks',
+    async find({ id = '' }) {
+      const [event, payload] = await Promise.all([events.find(id), readBody(events, id)]);
+      return { ...event, ...payload };
+    },
+    view: ({ id, type, outcome, about, dashboardUrl, body, problem, ...event }) => ({
+      title: type,
+      facts: [
+        { label: 'Outcome', text: `${outcome}. ${meaningOf(outcome)}` },
+        { label: 'Received', time: event.receivedAt },
+        { label: 'Attempts', text: String(event.attempts) },
+        { label: 'Object', text: event.objectId, isCode: true },
+        { label: 'About', text: about, href: `../webhooks?q=${about}`, isCode: true },
+        { label: 'ID', text: id, isCode: true },
+        { label: 'Body', text: problem },
+      ],
+      actions: [
+        { href: `${id}/replay`, label: 'Replay' },
+        ...(outcome === 'unmatched' ? [{ href: `${id}/assign`, label: 'Assign to a user' }] : []),
+        ...(dashboardUrl ? [{ href: dashboardUrl, label: 'Open at the payment provider' }] : []),
+      ],
+      texts: body === null ? [] : [{ id: 'body', heading: 'Body', text: body }],
+    }),
   });
 
   const Answer = Envelope(
@@ -74,7 +88,7 @@ export async function webhooksPlugin(
   fastify.get(
     '/api/webhooks/:id',
     { config: access(console.access), schema: { params: Parameters, response: { 200: Answer } } },
-    async ({ params: { id } }) => {
+    async ({ params: { id = '' } }) => {
       const [event, payload] = await Promise.all([events.find(id), events.payload(id)]);
       return ok({ event: event as never, payload });
     },
@@ -136,13 +150,23 @@ function toEventQuery({ search, filters: { outcome }, after, limit }: ListQuery)
   return /^(sub|cus|pi|ch)_/.test(search) ? { ...rest, about: search } : { id: search, after, limit };
 }
 
-/** The body for the page, which is useful without it, too. */
-async function readBody({ payload }: EventLog, id: string): Promise<{ body?: string; problem?: string }> {
+const meaningOf = (outcome: string) => OUTCOMES.find(({ value }) => value === outcome)?.meaning;
+
+/** The body for the page, which is useful without it, too: then it says why. */
+async function readBody(
+  { payload }: EventLog,
+  id: string,
+): Promise<{ body: string | null; problem: string | null }> {
   try {
     const body = await payload(id);
-    return body === null ? {} : { body: JSON.stringify(JSON.parse(body), null, 2) };
+    if (body !== null) return { body: JSON.stringify(JSON.parse(body), null, 2), problem: null };
+    return { body, problem: GONE };
   } catch (error) {
     if (!(error instanceof AppError)) throw error;
-    return { problem: error.message };
+    const problem = `The payment provider does not return the body now: ${error.message}`;
+    return { body: null, problem };
   }
 }
+
+const GONE =
+  'The body is no longer available: completed events are stored without it, and the payment provider keeps events for 30 days.';

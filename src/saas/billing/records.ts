@@ -5,7 +5,7 @@ import { readPage } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
 import type { CustomerLinks } from './customers/customers.js';
 import type { Holdings } from './holdings.js';
-import { Time } from './schemas.js';
+import { Purchase, Time } from './schemas.js';
 import type { PaymentDocument, SubscriptionDocument } from './store.js';
 import { OPERATOR_ACTIONS, operatorActionsOf } from './subscription/change-rules.js';
 
@@ -94,7 +94,7 @@ export function createRecords(
   };
 
   return {
-    schemas: { subscription: SubscriptionRecord, payment: PaymentRecord },
+    schemas: { subscription: SubscriptionRecord, payment: PaymentRecord, purchase: Purchase },
 
     /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
     subscriptions: (query: RecordQuery): Promise<Page<SubscriptionRecord>> =>

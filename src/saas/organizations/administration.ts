@@ -12,7 +12,7 @@ import type { Page } from '../../core/storage/collection.js';
 import { readPage, searchFirst } from '../../core/storage/pages.js';
 import { toOrganizationView } from './access.js';
 import type { OrganizationDependencies } from './dependencies.js';
-import { Organization } from './schemas.js';
+import { Member, Organization } from './schemas.js';
 import type { OrganizationDocument } from './store.js';
 
 /** An organization as the operator sees it. */
@@ -46,6 +46,8 @@ export function createOrganizationAdministration({
   };
 
   return {
+    schemas: { organization: OperatedOrganization, member: Member },
+
     /** Lists all, the newest first. @throws VALIDATION_ERROR for an invalid `after` */
     async list(after: string | undefined, limit: number): Promise<Page<OperatedOrganization>> {
       const { items, next } = await readPage(organizations, { sort: 'createdAt', desc: true, after, limit });

@@ -4,7 +4,6 @@ import { Email } from '../../core/http/schemas.js';
 import { registerAction } from '../console-kit/actions.js';
 import type { Console } from '../console-kit/console.js';
 import { registerDetail } from '../console-kit/details.js';
-import { registerList } from '../console-kit/lists.js';
 import type { Column } from '../console-kit/tables.js';
 import type { MailAdministration } from '../email/administration.js';
 
@@ -17,8 +16,6 @@ const PREVIEW_HEADERS = {
   'x-frame-options': 'SAMEORIGIN',
 };
 
-const TestMail = Type.Object({ to: Email });
-
 const Template = Type.Object({
   name: Type.String(),
   subject: Type.String(),
@@ -26,10 +23,10 @@ const Template = Type.Object({
   html: Type.String(),
 });
 
-export interface TemplateRow {
+interface TemplateRow {
   name: string;
   subject: string;
-  locale?: string | undefined;
+  locale: string | undefined;
 }
 
 export const queryOf = (locale: string | undefined) => (locale ? `?locale=${locale}` : '');
@@ -44,7 +41,7 @@ export const TEMPLATE_COLUMNS: readonly Column<TemplateRow>[] = [
 ];
 
 /** All of them with their subjects. */
-export const templateRows = (mails: MailAdministration, locale?: string): Promise<TemplateRow[]> =>
+export const templateRows = (mails: MailAdministration, locale: string | undefined): Promise<TemplateRow[]> =>
   Promise.all(
     mails.names.map(async (name) => ({ name, locale, subject: (await mails.preview(name, locale)).subject })),
   );
@@ -57,23 +54,11 @@ export const localeLinks = (locales: readonly string[], locale: string | undefin
     isCurrent: one === (locale || locales[0]),
   }));
 
-export function registerMailTemplates(
+export async function registerMailTemplates(
   fastify: FastifyTypebox,
   console: Console,
   { mails, locales }: { mails: MailAdministration; locales: readonly string[] },
-): void {
-  registerList<TemplateRow>(fastify, console, {
-    path: 'mails/templates',
-    section: 'branding',
-    title: 'Templates of e-mails',
-    intro: 'With sample values.',
-    links: [{ path: 'branding', label: 'Branding' }],
-    columns: TEMPLATE_COLUMNS,
-    item: Type.Object({ name: Type.String(), subject: Type.String() }),
-    read: async () => ({ items: await templateRows(mails), next: null }),
-    empty: 'There are no templates.',
-  });
-
+): Promise<void> {
   registerDetail(fastify, console, {
     path: 'mails/templates/:name',
     section: 'branding',
@@ -96,22 +81,15 @@ export function registerMailTemplates(
     const { html } = await mails.preview(params['name'] ?? '', query.locale);
     return reply.headers(PREVIEW_HEADERS).type('text/html; charset=utf-8').send(html);
   });
-}
 
-/** Sends one of them to the operator. */
-export const registerTestMails = (
-  fastify: FastifyTypebox,
-  console: Console,
-  mails: MailAdministration,
-): Promise<void> =>
-  registerAction(fastify, console, {
+  await registerAction(fastify, console, {
     path: 'mails/templates/:name/test',
     section: 'branding',
     title: ({ name }) => `Send ${name} as a test`,
     consequences: 'The e-mail has sample values and is sent at once. Its links do not work.',
     button: 'Send',
     role: 'support',
-    fields: TestMail,
+    fields: Type.Object({ to: Email }),
     inputs: [{ name: 'to', label: 'To', hint: 'An address of yours.', type: 'email', isRequired: true }],
     async find({ name = '' }) {
       await mails.preview(name);
@@ -126,3 +104,4 @@ export const registerTestMails = (
     timeoutMs: 30_000,
     returnTo: ({ name }) => `mails/templates/${name}`,
   });
+}

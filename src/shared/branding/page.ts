@@ -8,14 +8,7 @@ import type { Console } from '../console-kit/console.js';
 import { registerDetail } from '../console-kit/details.js';
 import { type Column, tableOf } from '../console-kit/tables.js';
 import type { MailAdministration } from '../email/administration.js';
-import {
-  localeLinks,
-  queryOf,
-  registerMailTemplates,
-  registerTestMails,
-  TEMPLATE_COLUMNS,
-  templateRows,
-} from './mails.js';
+import { localeLinks, queryOf, registerMailTemplates, TEMPLATE_COLUMNS, templateRows } from './mails.js';
 
 /** What people see: the values in force with the place to change each, and every e-mail and page with example values. */
 
@@ -90,7 +83,6 @@ async function registerBranding(
 ): Promise<void> {
   const { brand, messages, mails, pages } = branding;
   const { locales } = messages;
-  const path = 'branding/pages/:name';
   registerDetail(fastify, console, {
     path: 'branding',
     section: 'branding',
@@ -125,16 +117,13 @@ async function registerBranding(
       ].map((table) => ({ tableLabel: table.heading, ...table })),
     }),
   });
-  fastify.get(`/${path}`, { config: console.config, schema: console.localized }, (request, reply) => {
-    const { name } = request.params as { name: string };
-    const { locale } = request.query as { locale?: string };
+  const route = { config: console.config, schema: console.localized };
+  fastify.get('/branding/pages/:name', route, ({ params: { name }, query: { locale } }, reply) => {
     const shown = pages().find(({ example }) => example?.name === name)?.example;
     if (!shown) throw httpErrors.NOT_FOUND();
     return console.sendExample(reply, { ...shown.page(), ...(locale && { uiLocales: locale }) });
   });
-  if (!mails) return;
-  registerMailTemplates(fastify, console, { mails, locales });
-  await registerTestMails(fastify, console, mails);
+  if (mails) await registerMailTemplates(fastify, console, { mails, locales });
 }
 
 /** Where a page is shown in a language. */

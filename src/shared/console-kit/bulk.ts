@@ -5,7 +5,15 @@ import { sha256 } from '../../core/kernel/secrets.js';
 import { withoutBudget } from '../../core/storage/request-budget.js';
 import { registerAction } from './actions.js';
 import type { Console } from './console.js';
-import { type List, type ListPage, type ListQuery, listQueryOf, querySchema, readOrFind } from './lists.js';
+import {
+  type List,
+  type ListPage,
+  type ListQuery,
+  listQueryOf,
+  querySchema,
+  readOrFind,
+  registerList,
+} from './lists.js';
 
 /** A request changes at most so many: the first ones, and another request those that are left. */
 const MAX_ITEMS = 500;
@@ -29,12 +37,13 @@ interface Selection<Item> {
   fingerprint: string;
 }
 
-/** The actions with everything that a list shows; see {@link List.bulk}. */
-export async function registerBulkActions<Item extends { id: string }>(
+/** Registers a list, and the actions with everything that it shows: see {@link List.bulk}. */
+export async function registerBulkList<Item extends { id: string }>(
   fastify: FastifyTypebox,
   console: Console,
   list: List<Item>,
 ): Promise<void> {
+  registerList(fastify, console, list);
   const { path, section = path, bulk = [] } = list;
   for (const { verb, label, applies, nameOf, run, consequences, roleOn, ...action } of bulk) {
     await registerAction<Selection<Item>, TObject>(fastify, console, {
@@ -48,12 +57,7 @@ export async function registerBulkActions<Item extends { id: string }>(
         const { items, isPart } = await applicableOf((one) => readOrFind(list, one), selected, applies);
         // A search has no order.
         const fingerprint = sha256(JSON.stringify(items.map(({ id }) => id).sort()));
-        return {
-          items,
-          isPart,
-          fingerprint,
-          query: new URLSearchParams(query).toString(),
-        };
+        return { items, isPart, fingerprint, query: new URLSearchParams(query).toString() };
       },
       title: ({ items, isPart }) => `${label}: ${isPart ? 'the first ' : ''}${items.length}`,
       consequences: async ({ items }) => `${consequences} ${summaryOf(items.map(nameOf))}`,

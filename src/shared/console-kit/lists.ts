@@ -36,7 +36,7 @@ export interface List<Item> {
   empty: string;
   /** Links above the list, relative to the root; they may contain the parameters of `path`. */
   links?: readonly { path: string; label: string }[];
-  /** What can be done with everything that a search or a filter shows; see `registerBulkActions`. */
+  /** What can be done with everything that a search or a filter shows; see `registerBulkList`. */
   bulk?: readonly BulkAction<Item>[];
 }
 

@@ -10,10 +10,7 @@ const Chosen = Type.Object({
 });
 
 /** The page on which operators choose it. */
-export async function timeZonePlugin(
-  fastify: FastifyTypebox,
-  { console }: { console: Console },
-): Promise<void> {
+export async function registerTimeZone(fastify: FastifyTypebox, console: Console): Promise<void> {
   const { config, configFor, timeZone, tokensOf } = console;
   console.addNotice('time-zone', 'The time zone was changed.');
   const schema = { querystring: Type.Object({ done: Done }) };

@@ -1,5 +1,4 @@
-import { type Static, Type } from 'typebox';
-import { Timestamp, toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
+import { toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { type Clock, DAY } from '../../core/kernel/clock.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { type Audit, auditActor, changeDetail, type Operator } from '../../core/ops/audit.js';
@@ -7,42 +6,14 @@ import type { CommitParts } from '../../core/ops/commit.js';
 import type { Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { emailErrors } from './errors.js';
+import { type MailQuery, meaningOf, type OutboxListOptions, OutboxMail, outboxList } from './outbox-list.js';
 import type { EmailService, MailPreview } from './service.js';
-import { MAIL_STATUSES, type MailDocument, type MailStatus, type Mails } from './store.js';
+import type { MailDocument, Mails } from './store.js';
 import { MAIL_NAMES, type MailName } from './templates.js';
 import { DeliveryError, type DeliveryResult } from './transport.js';
 
-const Nullable = <T extends ReturnType<typeof Type.String>>(schema: T) => Type.Union([schema, Type.Null()]);
-
-/** A mail as the operator sees it: without its content, which contains links. */
-export const OutboxMail = Type.Object({
-  id: Type.String(),
-  template: Type.String(),
-  to: Type.String(),
-  userId: Nullable(Type.String()),
-  status: Type.Enum(MAIL_STATUSES),
-  /** Whether it is sent even if notification mails are disabled. */
-  security: Type.Boolean(),
-  attempts: Type.Integer(),
-  /** Why the last attempt failed, or why it was not sent. */
-  reason: Nullable(Type.String()),
-  createdAt: Timestamp,
-  dueAt: Nullable(Timestamp),
-  endedAt: Nullable(Timestamp),
-  expiresAt: Timestamp,
-  canRetry: Type.Boolean(),
-});
-export type OutboxMail = Static<typeof OutboxMail>;
-
 /** What the operator sees and does with mails. */
 export type MailAdministration = ReturnType<typeof createMailAdministration>;
-
-export interface MailQuery {
-  status?: MailStatus | undefined;
-  userId?: string | undefined;
-  after: string | undefined;
-  limit: number;
-}
 
 export interface MailAdministrationDependencies {
   mails: Mails;
@@ -74,10 +45,10 @@ export function createMailAdministration(deps: MailAdministrationDependencies) {
     return mail;
   };
 
-  return {
-    /** Of a mail in JSON. */
-    schema: OutboxMail,
+  /** @throws NOT_FOUND */
+  const find = async (id: string): Promise<OutboxMail> => view(await read(id));
 
+  const outbox = {
     /** The newest first; those in a status by the time when they were completed. @throws VALIDATION_ERROR for an invalid `after` */
     async list({ status, userId, after, limit }: MailQuery): Promise<Page<OutboxMail>> {
       const query = { desc: true, after, limit } as const;
@@ -90,9 +61,6 @@ export function createMailAdministration(deps: MailAdministrationDependencies) {
       const { items, next } = await readPage(mails, { ...query, where: { userId }, sort: 'id' });
       return { items: items.filter((mail) => (status ?? mail.status) === mail.status).map(view), next };
     },
-
-    /** @throws NOT_FOUND */
-    find: async (id: string): Promise<OutboxMail> => view(await read(id)),
 
     /** Queues a failed mail again. @throws NOT_FOUND, MAIL_NOT_RETRYABLE */
     async retry(id: string, by: Operator) {
@@ -115,7 +83,16 @@ export function createMailAdministration(deps: MailAdministrationDependencies) {
       if (!committed) throw emailErrors.MAIL_NOT_RETRYABLE();
       wake();
     },
+  };
 
+  return {
+    /** Of a mail in JSON. */
+    schema: OutboxMail,
+    /** The list of a console. */
+    outboxList: (options: OutboxListOptions) => outboxList(outbox, { ...options, clock }),
+    meaningOf,
+    find,
+    retry: outbox.retry,
     names,
     ownTemplates: deps.ownTemplates,
 

@@ -1,38 +1,42 @@
+import { type Static, Type } from 'typebox';
+import { Nullable, Timestamp } from '../../core/http/schemas.js';
 import { type Clock, DAY, HOUR, MINUTE } from '../../core/kernel/clock.js';
 import type { Operator } from '../../core/ops/audit.js';
 import type { Page } from '../../core/storage/collection.js';
-import type { List, ListQuery } from './lists.js';
-import type { Column } from './tables.js';
+import type { List, ListQuery } from '../console-kit/lists.js';
+import type { Column } from '../console-kit/tables.js';
+import { MAIL_STATUSES, type MailStatus } from './store.js';
 
-/** The list of e-mails, which both products have: without their content, which contains links. */
+/** The list of e-mails, which both consoles have. */
 
-type Status = (typeof STATUSES)[number]['value'];
+/** A mail as the operator sees it: without its content, which contains links. */
+export const OutboxMail = Type.Object({
+  id: Type.String(),
+  template: Type.String(),
+  to: Type.String(),
+  userId: Nullable(Type.String()),
+  status: Type.Enum(MAIL_STATUSES),
+  /** Whether it is sent even if notification mails are disabled. */
+  security: Type.Boolean(),
+  attempts: Type.Integer(),
+  /** Why the last attempt failed, or why it was not sent. */
+  reason: Nullable(Type.String()),
+  createdAt: Timestamp,
+  dueAt: Nullable(Timestamp),
+  endedAt: Nullable(Timestamp),
+  expiresAt: Timestamp,
+  canRetry: Type.Boolean(),
+});
+export type OutboxMail = Static<typeof OutboxMail>;
 
-export interface ListedMail {
-  id: string;
-  template: string;
-  to: string;
-  userId: string | null;
-  status: Status;
-  attempts: number;
-  reason: string | null;
-  createdAt: string;
-  dueAt: string | null;
-  endedAt: string | null;
-  expiresAt: string;
-  canRetry: boolean;
+export interface MailQuery {
+  status?: MailStatus | undefined;
+  userId?: string | undefined;
+  after: string | undefined;
+  limit: number;
 }
 
-export interface Outbox {
-  list(query: {
-    status?: Status | undefined;
-    userId?: string | undefined;
-    after: string | undefined;
-    limit: number;
-  }): Promise<Page<ListedMail>>;
-}
-
-const STATUSES = [
+const STATUSES: readonly { value: MailStatus; label: string; meaning: string }[] = [
   { value: 'failed', label: 'Failed', meaning: 'It was given up. The reason says why.' },
   { value: 'queued', label: 'Queued', meaning: 'It is sent when it is due.' },
   { value: 'sending', label: 'Being sent', meaning: 'An attempt is running.' },
@@ -41,28 +45,32 @@ const STATUSES = [
   { value: 'dropped', label: 'Dropped', meaning: 'The reason says why it is not sent.' },
   { value: 'written', label: 'Written to a file', meaning: 'No mail server is configured.' },
   { value: 'undeliverable', label: 'Not deliverable', meaning: 'No mail server is configured.' },
-] as const;
+];
 
 /** What a status means, as a sentence. */
-export const meaningOf = (status: Status): string | undefined =>
+export const meaningOf = (status: MailStatus): string | undefined =>
   STATUSES.find(({ value }) => value === status)?.meaning;
 
-export interface OutboxListOptions extends Outbox {
-  /** Queues a failed e-mail again. @throws NOT_FOUND, MAIL_NOT_RETRYABLE */
-  retry(id: string, by: Operator): Promise<unknown>;
+export interface OutboxListOptions {
   /** The ID of the account that a search is about; `undefined` if there is none. */
   resolveUser(search: string): Promise<string | undefined>;
   /** The page of an e-mail, if it has one. */
-  mailHref?(mail: ListedMail): string;
+  mailHref?(mail: OutboxMail): string;
   /** The page of the account that an e-mail is about. Without it, the list does not show accounts. */
   userHref?(userId: string): string;
-  clock: Clock;
+}
+
+export interface Outbox {
+  list(query: MailQuery): Promise<Page<OutboxMail>>;
+  retry(id: string, by: Operator): Promise<void>;
 }
 
 /** The definition of the list. */
-export function outboxList(options: OutboxListOptions): Omit<List<ListedMail>, 'empty'> {
-  const { list, retry, resolveUser, mailHref, userHref, clock } = options;
-  const user: Column<ListedMail> = {
+export function outboxList(
+  { list, retry }: Outbox,
+  { resolveUser, mailHref, userHref, clock }: OutboxListOptions & { clock: Clock },
+): Omit<List<OutboxMail>, 'empty'> {
+  const user: Column<OutboxMail> = {
     label: 'User',
     text: ({ userId }) => userId,
     href: ({ userId }) => (userId === null ? null : (userHref?.(userId) ?? null)),
@@ -84,7 +92,7 @@ export function outboxList(options: OutboxListOptions): Omit<List<ListedMail>, '
       { label: 'Created', text: ({ createdAt }) => createdAt, kind: 'time' },
     ],
     async read({ search, filters, after, limit }: ListQuery) {
-      const query = { status: filters['status'] as Status | undefined, after, limit };
+      const query = { status: filters['status'] as MailStatus | undefined, after, limit };
       if (search === undefined) return list(query);
       const userId = await resolveUser(search);
       return userId === undefined ? { items: [], next: null } : list({ ...query, userId });
