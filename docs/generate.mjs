@@ -47,12 +47,12 @@ const { surfaces, undocumented } = readPublicSurface(root);
 
 const pages = {
   '.env.example': envExample(),
-  'docs/configuration.md': configurationPage(),
-  'docs/routes.md': await routesPage(),
-  'docs/errors.md': errorsPage(),
-  'docs/events.md': eventsPage(NOTE, table),
-  'docs/cli.md': await cliPage(NOTE),
-  'docs/api.md': apiPage(NOTE, surfaces),
+  'docs/reference/configuration.md': configurationPage(),
+  'docs/reference/routes.md': await routesPage(),
+  'docs/reference/errors.md': errorsPage(),
+  'docs/reference/events.md': eventsPage(NOTE, table),
+  'docs/reference/cli.md': await cliPage(NOTE),
+  'docs/reference/api.md': apiPage(NOTE, surfaces),
   'docs/index.md': withPages('docs/index.md'),
   'docs/llms.txt': withPages(
     'docs/llms.txt',
@@ -197,7 +197,7 @@ async function routesPage() {
 # Routes
 
 All routes of both servers and who can call them. Nothing else is exposed. \`/metrics\` exists if metrics are enabled
-([Metrics](metrics.md)), \`/cron\` with a secret for a scheduler ([Serverless](serverless.md)).
+([Metrics](../operate/metrics.md)), \`/cron\` with a secret for a scheduler ([Serverless](../operate/serverless.md)).
 
 ## saas-backend
 
@@ -206,12 +206,12 @@ authentication and, except for GET, the header \`X-Requested-With\`. \`recent-us
 called \`POST /api/auth/reauthenticate\` within the last ten minutes. Routes with \`second-factor\` exist with
 \`FACTOR_ENCRYPTION_KEY\`; \`/auth/providers\`, \`/auth/login\` (GET), \`/auth/callback\`, \`/auth/exchange\` and \`/user/identities\` with
 \`LOGIN_PROVIDERS\` or the option \`agents\`; \`/auth/email-login\` and \`/auth/email-login/redeem\` with \`EMAIL_LOGIN\`; those with \`passkey\` with \`PASSKEYS\`;
-those with \`agent\` with \`AGENT_ISSUER\`. It, or the option \`agents\`, also lets routes with a scope admit agents ([agents-in-your-api.md](agents-in-your-api.md));
-those with \`keys\` with \`API_KEYS\`, which also lets routes with a scope admit keys, and those with \`owner\` keys of organizations ([api-keys.md](api-keys.md));
+those with \`agent\` with \`AGENT_ISSUER\`. It, or the option \`agents\`, also lets routes with a scope admit agents ([agents-in-your-api.md](../saas/agents-in-your-api.md));
+those with \`keys\` with \`API_KEYS\`, which also lets routes with a scope admit keys, and those with \`owner\` keys of organizations ([api-keys.md](../saas/api-keys.md));
 \`…/resync\` with \`PAYMENT_SECRET_KEY\`; \`/admin/settings/custom\` and \`/admin/api/settings/custom\` with \`customSettings\`;
-those with \`endpoints\` and \`deliveries\` with \`WEBHOOKS\` ([webhooks.md](webhooks.md)).
+those with \`endpoints\` and \`deliveries\` with \`WEBHOOKS\` ([webhooks.md](../saas/webhooks.md)).
 
-\`/.well-known/change-password\` and the pages below \`/account\` exist with \`ACCOUNT_PAGES\` ([pages.md](pages.md)): \`person\` requires the session of a browser, and
+\`/.well-known/change-password\` and the pages below \`/account\` exist with \`ACCOUNT_PAGES\` ([pages.md](../saas/pages.md)): \`person\` requires the session of a browser, and
 \`recent-person\` one whose user signed in within the last ten minutes.
 
 The same as OpenAPI: [openapi.md](openapi.md).
@@ -222,7 +222,7 @@ ${await routeTable(serverOf('saas-backend'))}
 | Access | Requires |
 | --- | --- |
 | \`admin\`, \`metrics\` | \`IDP_ADMIN_TOKEN\` in \`Authorization: Bearer\` |
-| \`operator\` | a person with the role of an operator, who signed in within the last 15 minutes ([console.md](console.md)) |
+| \`operator\` | a person with the role of an operator, who signed in within the last 15 minutes ([console.md](../idp/console.md)) |
 | \`inviter\` | \`IDP_INVITE_TOKEN\` if set, otherwise \`IDP_ADMIN_TOKEN\`, in \`Authorization: Bearer\` |
 | \`signup\` | sign-up is enabled |
 | \`client\` | the credentials of a registered client |
@@ -232,7 +232,7 @@ ${await routeTable(serverOf('saas-backend'))}
 Without a mail server, of the routes for mailed links (\`/verify/…\`, \`/account/forgot-password…\`) only
 \`GET /account/forgot-password\` exists, which says whom to ask. Routes with \`second-factor\` exist with
 \`IDP_FACTOR_ENCRYPTION_KEY\`, those with \`passkey\` with \`IDP_PASSKEYS\`, those
-with \`device\` with \`IDP_DEVICE_FLOW\` ([device-flow.md](device-flow.md)).
+with \`device\` with \`IDP_DEVICE_FLOW\` ([device-flow.md](../idp/device-flow.md)).
 
 ${await routeTable(serverOf('idp'))}`;
 }

@@ -1,6 +1,6 @@
 /**
  * The public surface of the package by entry point: what is exported, and every type of ours that is reachable from it, as the
- * compiler finds it. docs/api.md is made from it.
+ * compiler finds it. docs/reference/api.md is made from it.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -162,8 +162,8 @@ fastify.saas.events.on('user.registered', ({ id, at, userId, user }) => {});
 \`\`\`
 
 Each has \`id\` and \`at\` (ISO 8601). The types are in [SaasEvents](api.md#saasevents). Listeners are called after the commit of the change, which stores the event for
-[webhooks](webhooks.md), too: a process that is killed in between calls no listener, but the webhook is sent. More: [Accounts](accounts.md#events),
-[Billing](billing-webhooks.md#events-for-your-code), [Organizations](organizations.md).
+[webhooks](../saas/webhooks.md), too: a process that is killed in between calls no listener, but the webhook is sent. More: [Accounts](../saas/accounts.md#events),
+[Billing](../saas/billing-webhooks.md#events-for-your-code), [Organizations](../saas/organizations.md).
 
 ${table(['Event', 'Meaning', 'Fields'], rows)}`;
 }
@@ -244,4 +244,4 @@ export function withPages(file, others = '') {
   return `${text.slice(0, text.indexOf(MARK))}${MARK}\n\n${groups.join('\n')}${others}`;
 }
 
-const GENERATED = ['cli.md', 'events.md', 'api.md'];
+const GENERATED = ['cli', 'events', 'api'].map((name) => `reference/${name}.md`);

@@ -12,7 +12,7 @@ const EVE = { username: 'eve', email: 'eve@users.example', emailVerified: false 
 
 /**
  * @param admin sends requests to the admin REST API of Keycloak
- * @throws Error when saas-backend does not behave as docs/login-providers.md says
+ * @throws Error when saas-backend does not behave as docs/saas/login-providers.md says
  */
 export async function signUsersIn(house, { issuer, realm, admin }) {
   const clientSecret = newSecret();

@@ -1,4 +1,4 @@
-// An agent that calls a tool of the MCP server beside: docs/mcp.md. It learns from the server where tokens come from.
+// An agent that calls a tool of the MCP server beside: docs/idp/mcp.md. It learns from the server where tokens come from.
 import { ClientCredentialsProvider } from '@modelcontextprotocol/sdk/client/auth-extensions.js';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';

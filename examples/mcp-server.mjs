@@ -1,4 +1,4 @@
-// An MCP server whose tools need access tokens of idp: docs/mcp.md.
+// An MCP server whose tools need access tokens of idp: docs/idp/mcp.md.
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import Fastify from 'fastify';

@@ -1,15 +1,6 @@
 // Builds the site: node docs/.vitepress/build.mjs [--dev]. VitePress reads the pages from the folder `pages`, a copy of docs in which
 // links to files outside of docs lead to copies of these files.
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  watch,
-  writeFileSync,
-} from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, watch, writeFileSync } from 'node:fs';
 import { dirname, join, posix } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, createServer } from 'vitepress';
@@ -19,12 +10,16 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const site = join(root, 'docs');
 const pages = join(site, '.vitepress/pages');
 
+const navigation = JSON.parse(readFileSync(new URL('navigation.json', import.meta.url), 'utf8'));
+const PAGES = ['index.md', ...navigation.flatMap((group) => group.pages.map(([page]) => page))];
+
 /** Where a link of a page leads on the site. `path` is relative to the repository. */
 function resolve(path, anchor, page) {
   if (!existsSync(join(root, path))) throw new Error(`${page} links to ${path}, which does not exist`);
-  if (path === 'README.md') return `index.md${anchor}`;
-  if (/^docs\/[\w-]+\.md$/.test(path)) return path.slice('docs/'.length) + anchor;
-  if (/^docs\/images\//.test(path)) return path.slice('docs/'.length);
+  const within = (target) => posix.relative(posix.dirname(page), `docs/${target}`);
+  if (path === 'README.md') return within('index.md') + anchor;
+  if (PAGES.includes(path.slice('docs/'.length)) || path.startsWith('docs/images/'))
+    return within(path.slice('docs/'.length)) + anchor;
   const copy = join(pages, 'public/files', path);
   mkdirSync(dirname(copy), { recursive: true });
   cpSync(join(root, path), copy, { recursive: true });
@@ -32,7 +27,9 @@ function resolve(path, anchor, page) {
   return `pathname:///files/${path}`;
 }
 
-function copyPage(from, to) {
+/** @param page its path in docs */
+function copyPage(page) {
+  const from = `docs/${page}`;
   const folder = posix.dirname(from);
   const text = readFileSync(join(root, from), 'utf8');
   const visible = text.replace(/^ *<!--.*-->\n/gm, '');
@@ -43,15 +40,16 @@ function copyPage(from, to) {
       return `](${resolve(posix.normalize(posix.join(folder, path)), anchor, from)})`;
     },
   );
-  writeFileSync(join(pages, to), linked);
+  const copy = join(pages, page);
+  mkdirSync(dirname(copy), { recursive: true });
+  writeFileSync(copy, linked);
 }
 
 function copyPages() {
   rmSync(pages, { recursive: true, force: true });
   mkdirSync(pages, { recursive: true });
   cpSync(join(root, 'docs/images'), join(pages, 'images'), { recursive: true });
-  for (const name of readdirSync(join(root, 'docs')))
-    if (name.endsWith('.md')) copyPage(`docs/${name}`, name);
+  for (const page of PAGES) copyPage(page);
   copyInstructions();
 }
 
@@ -64,7 +62,7 @@ function copyInstructions() {
 
 copyPages();
 if (process.argv.includes('--dev')) {
-  watch(join(root, 'docs'), (_, name) => name?.endsWith('.md') && copyPage(`docs/${name}`, name));
+  watch(site, { recursive: true }, (_, name) => PAGES.includes(name) && copyPage(name));
   const server = await createServer(site, { port: 5173 });
   await server.listen();
   server.printUrls();

@@ -6,7 +6,17 @@ const navigation = JSON.parse(readFileSync(new URL('navigation.json', import.met
 
 const items = (pages) => pages.map(([page, text]) => ({ text, link: `/${page.replace(/\.md$/, '')}` }));
 
-const sidebar = navigation.map(({ text, pages }) => ({ text, items: items(pages) }));
+/** The groups without the pages of the other product. */
+const treeWithout = (other) =>
+  navigation
+    .map(({ text, pages }) => ({ text, items: items(pages.filter(([page]) => !page.startsWith(other))) }))
+    .filter((group) => group.items.length > 0);
+
+const sidebar = {
+  '/saas/': treeWithout('idp/'),
+  '/idp/': treeWithout('saas/'),
+  '/': navigation.map(({ text, pages }) => ({ text, items: items(pages) })),
+};
 
 export default defineConfig({
   srcDir: '.vitepress/pages',
@@ -42,8 +52,10 @@ export default defineConfig({
   themeConfig: {
     nav: [
       { text: 'Start', link: '/start' },
+      { text: 'saas-backend', link: '/saas/accounts', activeMatch: '/saas/' },
+      { text: 'idp', link: '/idp/relying-parties', activeMatch: '/idp/' },
       { text: 'All pages', link: '/' },
-      { text: 'Reference', link: '/configuration' },
+      { text: 'Reference', link: '/reference/configuration', activeMatch: '/reference/' },
     ],
     sidebar,
     outline: [2, 3],

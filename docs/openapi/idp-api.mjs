@@ -60,10 +60,10 @@ const AUTHORIZATION = {
   response_mode: '`query` or `form_post`.',
   scope: '`openid`, and `profile`, `email`, `offline_access`; with `resource` also scopes of the API.',
   resource: 'The API for which the application needs an access token (RFC 8707). May be repeated.',
-  requested_actor: 'The `sub` of an agent that shall act for the person (docs/delegation.md).',
+  requested_actor: 'The `sub` of an agent that shall act for the person (docs/idp/delegation.md).',
   delegation_expires_in: 'With `requested_actor`: the seconds until the agent may no longer act.',
   authorization_details:
-    'One action that the person shall approve, as JSON; nothing else is granted then (docs/approvals.md).',
+    'One action that the person shall approve, as JSON; nothing else is granted then (docs/idp/approvals.md).',
   delegation_max_depth: 'With `requested_actor`: how many agents may follow one another.',
   state: 'Returned unchanged.',
   nonce: 'Returned in the id_token.',

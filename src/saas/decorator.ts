@@ -120,7 +120,7 @@ export interface SaasDecorator {
   readonly reportUsage: ReportUsage;
   /** The settings of the option `customSettings`. */
   readonly settings: Readonly<SettingsApi>;
-  /** Each event is emitted once, after its commit, in the process that committed it. Webhooks get the same events: docs/webhooks.md. */
+  /** Each event is emitted once, after its commit, in the process that committed it. Webhooks get the same events: docs/saas/webhooks.md. */
   readonly events: Readonly<Listeners<SaasEvents>>;
 }
 

@@ -281,7 +281,7 @@ async function examineIssuer({ issuer, resource }: { issuer: string; resource: s
   }
   const algorithms = [metadata['id_token_signing_alg_values_supported']].flat();
   if (!algorithms.some((name) => name === 'EdDSA' || name === 'Ed25519')) {
-    const remedy = 'Access tokens of agents must be signed with EdDSA (docs/eddsa.md).';
+    const remedy = 'Access tokens of agents must be signed with EdDSA (docs/idp/eddsa.md).';
     add('problem', 'AGENT_ISSUER', 'does not sign with EdDSA', remedy);
   }
   const registered = metadata['protected_resources'];

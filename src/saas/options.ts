@@ -102,7 +102,7 @@ export interface SaasRuntimeOptions extends RuntimeOptions {
    * give them at registration and change them in the profile, unless they are `readOnly`.
    */
   userFields?: UserFields;
-  /** The people of the identity provider in the same process are the users: docs/agents-in-your-api.md. */
+  /** The people of the identity provider in the same process are the users: docs/saas/agents-in-your-api.md. */
   agents?: AgentsOption;
 }
 

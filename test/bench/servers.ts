@@ -1,4 +1,4 @@
-/** The database servers of the benchmark: those that the variables of the tests name, or started as for the tests (docs/storage.md). */
+/** The database servers of the benchmark: those that the variables of the tests name, or started as for the tests (docs/operate/storage.md). */
 import mongodbPlugin from '@fastify/mongodb';
 import pg from 'pg';
 import { databaseUri, startReplicaSet } from '../kit/mongod.js';

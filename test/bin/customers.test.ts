@@ -43,7 +43,7 @@ t.test('from Better Auth with its plugin for Stripe', async (t) => {
     insert into "user" values ('a', 'Ada', 'ada@example.test', 1, null, '2024-05-06T07:08:09.123Z', '2024-05-06', 'cus_Ada');
     insert into "user" values ('b', 'Bob', 'bob@example.test', 0, null, '2024-05-07T07:08:09.123Z', '2024-05-06', null);
   `);
-  const page = guide('migrate-better-auth.md');
+  const page = guide('saas/migrate-better-auth.md');
   const [, sql = ''] = /(select json_object[\s\S]*?)\n *SQL\n/.exec(page) ?? [];
   const [, line = ''] = /SQLite `('customerId', [^`]*)`/.exec(page) ?? [];
   t.match(line, /stripeCustomerId/);
@@ -77,7 +77,7 @@ t.test('from Supabase with the metadata of its example for Stripe', async (t) =>
   const { command, planOf } = await seller(t, { cus_Ada: { metadata: { supabaseUUID: id } } });
   const line = JSON.stringify({ id, email: 'ada@example.test', emailVerified: true });
   await command(['user', 'import', '-'], line);
-  const [, args = ''] = /^ *saas-backend (billing import .*)$/m.exec(guide('migrate-supabase.md')) ?? [];
+  const [, args = ''] = /^ *saas-backend (billing import .*)$/m.exec(guide('saas/migrate-supabase.md')) ?? [];
   t.match(args, /supabaseUUID/);
   const dry = await command([...args.split(' '), '--dry-run']);
   t.match(dry, { code: 0, out: /1 customers: 1 would be linked/ });

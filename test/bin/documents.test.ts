@@ -104,28 +104,28 @@ t.test('the instructions of /llms.txt work with the issuer that serves them', as
   t.match(JSON.parse(await paste(rotate)), { password: /^agp_/ });
 
   const listed = [...guide.matchAll(/^- (\S+):\/\/[^/]+(\/[^:,]*)/gm)].map(([, , path]) => path as string);
-  const routes = readFileSync(join(ROOT, 'docs/routes.md'), 'utf8');
+  const routes = readFileSync(join(ROOT, 'docs/reference/routes.md'), 'utf8');
   t.ok(listed.length > 5 && listed.every((path) => routes.includes(`\`${path}\``)), 'what it lists is there');
 });
 
-t.test('docs/broker.md shows the configurations that the examples run', async (t) => {
-  const page = readFileSync(join(ROOT, 'docs/broker.md'), 'utf8');
+t.test('docs/idp/broker.md shows the configurations that the examples run', async (t) => {
+  const page = readFileSync(join(ROOT, 'docs/idp/broker.md'), 'utf8');
   for (const file of ['keycloak-broker.json', 'dex-broker.yaml']) {
     const block = `\`\`\`${file.split('.')[1]}\n${readFileSync(join(ROOT, 'examples', file), 'utf8')}\`\`\``;
     t.ok(page.includes(block), file);
   }
 });
 
-t.test('docs/products.md names the versions that are tested', async (t) => {
+t.test('docs/idp/products.md names the versions that are tested', async (t) => {
   const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
   const [, kubernetes] = /k8s\.io\/apiserver v0\.(\S+)/.exec(
     read('test/campaign/relying-parties/kubernetes/go.mod'),
   ) as RegExpExecArray;
-  t.ok(read('docs/products.md').includes(`kube-apiserver 1.${kubernetes},`));
-  t.ok(read('docs/eddsa.md').includes(`| kube-apiserver | 1.${kubernetes} |`));
+  t.ok(read('docs/idp/products.md').includes(`kube-apiserver 1.${kubernetes},`));
+  t.ok(read('docs/idp/eddsa.md').includes(`| kube-apiserver | 1.${kubernetes} |`));
 });
 
-t.test('docs/eddsa.md names the versions that are tested', async (t) => {
+t.test('docs/idp/eddsa.md names the versions that are tested', async (t) => {
   const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
   const requirements = read('test/campaign/relying-parties/python/requirements.txt');
   const versions = {
@@ -143,7 +143,7 @@ t.test('docs/eddsa.md names the versions that are tested', async (t) => {
     'better-auth': /'better-auth@(.*)'/.exec(read('test/package/package.test.ts')),
     Keycloak: /VERSION = '(\S+)'/.exec(read('examples/keycloak-broker.mjs')),
   };
-  const page = read('docs/eddsa.md');
+  const page = read('docs/idp/eddsa.md');
   for (const [name, found] of Object.entries(versions)) {
     t.ok(page.includes(`\n| ${name} | ${found?.[1]} |`), name);
   }

@@ -407,7 +407,7 @@ t.test('the guide for Better Auth matches its tables, SQL and users', async (t) 
       '2024-05-06T07:08:09.123Z', '2024-05-06T07:08:09.123Z');
     insert into "account" values ('2', '4711', 'github', 'b', 'gho_x', null, '2024-05-06', '2024-05-06');
   `);
-  const rows = db.prepare(blockOf('migrate-better-auth.md', 'select json_object')).all();
+  const rows = db.prepare(blockOf('saas/migrate-better-auth.md', 'select json_object')).all();
   db.close();
   const lines = rows.map((row) => Object.values(row as object)[0]);
   const imported = await command(cwd, ['import', '-'], lines.join('\n'));
@@ -424,7 +424,7 @@ t.test('the guide for Better Auth matches its tables, SQL and users', async (t) 
 
 t.test('the guide for Supabase writes the fields that the import reads', async (t) => {
   const cwd = temporaryFolder(t);
-  const sql = blockOf('migrate-supabase.md', 'select json_build_object');
+  const sql = blockOf('saas/migrate-supabase.md', 'select json_build_object');
   const fields = [...sql.matchAll(/^ *'(\w+)',/gm)].map(([, field]) => field);
   // The output format of psql -At for json_build_object.
   const line = `{"id" : "9f1c2f3a-7b65-4c11-9d2e-0a1b2c3d4e5f", "email" : "ada@example.test", "name" : "Ada", "passwordHash" : "${BCRYPT}", "emailVerified" : true, "createdAt" : "2024-01-02T03:04:05.123456+00:00", "publicMetadata" : {"full_name": "Ada"}}`;

@@ -12,8 +12,8 @@ import { type Block, blocksOf, ROOT } from '../package/documents/blocks.js';
 import { refusalsOf } from './kit.js';
 
 /**
- * A purchase as the documentation describes it: the application of docs/start.md, the stand-in for Stripe of docs/billing.md,
- * and the snippets of docs/client.md in a page.
+ * A purchase as the documentation describes it: the application of docs/start.md, the stand-in for Stripe of docs/saas/billing.md,
+ * and the snippets of docs/saas/client.md in a page.
  */
 
 const blocksBelow = (page: string, heading: string): Block[] =>
@@ -21,9 +21,9 @@ const blocksBelow = (page: string, heading: string): Block[] =>
 
 /** The snippets of "Sell a plan", each behind a button, as one script. */
 async function pageWithClient(folder: string): Promise<string> {
-  const [setUp] = blocksOf('docs/client.md');
+  const [setUp] = blocksOf('docs/saas/client.md');
   writeFileSync(join(folder, 'client.ts'), setUp?.text ?? '');
-  const sell = blocksBelow('docs/client.md', 'Sell a plan').map(({ text }) => `async () => {${text}}`);
+  const sell = blocksBelow('docs/saas/client.md', 'Sell a plan').map(({ text }) => `async () => {${text}}`);
   writeFileSync(
     join(folder, 'page.ts'),
     `import { client } from './client.ts';
@@ -43,7 +43,7 @@ async function pageWithClient(folder: string): Promise<string> {
   return `<!doctype html><title>Shop</title><output></output><script type="module">${output[0].code}</script>`;
 }
 
-/** The two commands of docs/billing.md, on ports of this test. */
+/** The two commands of docs/saas/billing.md, on ports of this test. */
 async function startBoth(t: Test, env: Record<string, string> = {}) {
   const cwd = temporaryFolder(t);
   mkdirSync(join(cwd, 'node_modules'));
@@ -62,7 +62,7 @@ async function startBoth(t: Test, env: Record<string, string> = {}) {
   );
   const port = String(await serverPort());
   const origin = `http://localhost:${port}`;
-  const [provider = '', start = ''] = blocksBelow('docs/billing.md', 'Without an account of Stripe')
+  const [provider = '', start = ''] = blocksBelow('docs/saas/billing.md', 'Without an account of Stripe')
     .filter(({ runBy }) => runBy)
     .map(({ text }) => text.trim());
   const run = (command: string, env: Record<string, string>) =>

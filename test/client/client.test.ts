@@ -219,42 +219,45 @@ t.test('what belongs into the path and into the body is one argument', async (t)
   t.match(await errorOf(elsewhere), { status: 400 }, 'a part of the path stays one');
 });
 
-t.test('a sign-in continues with the second factor, as the snippets of docs/factors.md do', async (t) => {
-  const backend = await startBackend(t, { factorEncryptionKey: FACTOR_KEY });
-  await backend.users.create({ ...CREDENTIALS, emailVerified: true });
-  const client = createClient(backend);
-  await client.auth.login(CREDENTIALS);
-  const [setUp, signIn] = blocksOf('docs/factors.md').filter(({ language }) => language === 'ts');
-  if (!setUp || !signIn) throw new Error('docs/factors.md has other snippets');
-  const [picture, shown] = [{ src: '' }, [] as string[]];
-  const reader = {
-    client,
-    needsSecondFactor,
-    SaasError,
-    ...CREDENTIALS,
-    picture,
-    show: (text: string) => shown.push(text),
-  };
+t.test(
+  'a sign-in continues with the second factor, as the snippets of docs/both/factors.md do',
+  async (t) => {
+    const backend = await startBackend(t, { factorEncryptionKey: FACTOR_KEY });
+    await backend.users.create({ ...CREDENTIALS, emailVerified: true });
+    const client = createClient(backend);
+    await client.auth.login(CREDENTIALS);
+    const [setUp, signIn] = blocksOf('docs/both/factors.md').filter(({ language }) => language === 'ts');
+    if (!setUp || !signIn) throw new Error('docs/both/factors.md has other snippets');
+    const [picture, shown] = [{ src: '' }, [] as string[]];
+    const reader = {
+      client,
+      needsSecondFactor,
+      SaasError,
+      ...CREDENTIALS,
+      picture,
+      show: (text: string) => shown.push(text),
+    };
 
-  await runSnippet(setUp, { ...reader, ask: async () => codeAt(shown[0] ?? '', backend.clock.now()) });
-  t.match(decodeURIComponent(picture.src), /^data:image\/svg\+xml,<svg /);
-  const recoveryCodes = shown[1]?.split(' ') ?? [];
-  t.equal(recoveryCodes.length, 10);
+    await runSnippet(setUp, { ...reader, ask: async () => codeAt(shown[0] ?? '', backend.clock.now()) });
+    t.match(decodeURIComponent(picture.src), /^data:image\/svg\+xml,<svg /);
+    const recoveryCodes = shown[1]?.split(' ') ?? [];
+    t.equal(recoveryCodes.length, 10);
 
-  await client.auth.logout();
-  shown.length = 0;
-  const typed = ['000000', recoveryCodes[0]];
-  await runSnippet(signIn, { ...reader, ask: async () => typed.shift() });
-  t.match(shown, [/code is incorrect/, /^Welcome/]);
-  t.match(await client.user.getProfile(), { email: CREDENTIALS.email });
-  t.match(await client.user.getSecondFactor(), { recoveryCodesLeft: 9 });
+    await client.auth.logout();
+    shown.length = 0;
+    const typed = ['000000', recoveryCodes[0]];
+    await runSnippet(signIn, { ...reader, ask: async () => typed.shift() });
+    t.match(shown, [/code is incorrect/, /^Welcome/]);
+    t.match(await client.user.getProfile(), { email: CREDENTIALS.email });
+    t.match(await client.user.getSecondFactor(), { recoveryCodesLeft: 9 });
 
-  await client.auth.logout();
-  const error = await errorOf(client.auth.login(CREDENTIALS));
-  t.equal(needsSecondFactor(error) && error.code, 'SECOND_FACTOR_REQUIRED');
-  const wrong = await errorOf(client.auth.login({ ...CREDENTIALS, password: 'wrong' }));
-  t.notOk(needsSecondFactor(wrong) || needsSecondFactor(undefined));
-});
+    await client.auth.logout();
+    const error = await errorOf(client.auth.login(CREDENTIALS));
+    t.equal(needsSecondFactor(error) && error.code, 'SECOND_FACTOR_REQUIRED');
+    const wrong = await errorOf(client.auth.login({ ...CREDENTIALS, password: 'wrong' }));
+    t.notOk(needsSecondFactor(wrong) || needsSecondFactor(undefined));
+  },
+);
 
 for (const [name, storage] of [
   ['in memory', undefined],

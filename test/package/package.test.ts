@@ -28,7 +28,7 @@ interface Tokens {
 
 t.test('the package contains only what runs', async (t) => {
   const expected =
-    /^(dist\/(client\.js|bin\/[\w/-]+\.js|src\/[\w/-]+\.(js|d\.ts)|generated\/client\/\w+\.d\.ts)|src\/core\/passwords\/[\w-]+\.txt|templates\/(?!init\/)[\w/.-]+\.(html|css|js|txt|text|subject|json)|templates\/init\/([\w[\].]+\/)+[\w.-]+|docs\/([\w-]+\.md|llms\.txt)|docs\/images\/[\w-]+\.(png|svg)|docs\/openapi\/[\w-]+\.json|examples\/[\w-]+\.(mjs|json|ya?ml)|examples\/deploy\/(Caddyfile|systemd\/[\w@-]+\.(service|timer|env|conf))|package\.json|README\.md|LICENSE|\.env\.example)$/;
+    /^(dist\/(client\.js|bin\/[\w/-]+\.js|src\/[\w/-]+\.(js|d\.ts)|generated\/client\/\w+\.d\.ts)|src\/core\/passwords\/[\w-]+\.txt|templates\/(?!init\/)[\w/.-]+\.(html|css|js|txt|text|subject|json)|templates\/init\/([\w[\].]+\/)+[\w.-]+|docs\/((?:(?!decisions\/)[\w-]+\/)?[\w-]+\.md|llms\.txt)|docs\/images\/[\w-]+\.(png|svg)|docs\/openapi\/[\w-]+\.json|examples\/[\w-]+\.(mjs|json|ya?ml)|examples\/deploy\/(Caddyfile|systemd\/[\w@-]+\.(service|timer|env|conf))|package\.json|README\.md|LICENSE|\.env\.example)$/;
   t.same(
     consumer.packed.filter((file) => !expected.test(file)),
     [],
@@ -179,8 +179,8 @@ t.test('the packed idp signs agents and people in at better-auth, which refuses 
   t.equal(await idp.terminate(), 0);
 });
 
-t.test('the steps of docs/broker.md sign an agent in at an application', async (t) => {
-  const text = readFileSync(join(ROOT, 'docs/broker.md'), 'utf8');
+t.test('the steps of docs/idp/broker.md sign an agent in at an application', async (t) => {
+  const text = readFileSync(join(ROOT, 'docs/idp/broker.md'), 'utf8');
   const [ports, cwd] = [await serverPorts(2), consumer.folder];
   const blocks = [...text.matchAll(/```(?:sh|js)\n([\s\S]*?)```/g)].map(([, block = '']) =>
     block.replaceAll('8080', String(ports[0])).replaceAll(/(localhost:|listen\()3000/g, `$1${ports[1]}`),

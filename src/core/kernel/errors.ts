@@ -25,7 +25,7 @@ export interface ErrorOptions {
 
 /** An error that a client may see. */
 export class AppError extends Error {
-  /** Stable, for programs: see docs/errors.md. */
+  /** Stable, for programs: see docs/reference/errors.md. */
   readonly code: string;
   /** Of the response. */
   readonly statusCode: number;

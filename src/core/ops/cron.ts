@@ -11,7 +11,7 @@ import type { Jobs } from './jobs.js';
 export function cronOption(env: string) {
   return option(Type.Optional(Type.String({ minLength: 32 })), {
     env,
-    doc: 'Secret of at least 32 characters with which a scheduler runs the background jobs, by `GET` or `POST` to `/cron` below the prefix. The server then runs none by itself: docs/serverless.md.',
+    doc: 'Secret of at least 32 characters with which a scheduler runs the background jobs, by `GET` or `POST` to `/cron` below the prefix. The server then runs none by itself: docs/operate/serverless.md.',
     secret: true,
     safe: (secret) => (secret === undefined ? undefined : secretWeakness(secret, 32)),
   });

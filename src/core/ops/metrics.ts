@@ -44,7 +44,7 @@ export type Metrics = Awaited<ReturnType<typeof openMetrics>>;
 export function metricsOption(env: string, credentials: string) {
   return option(Type.Boolean({ default: false }), {
     env,
-    doc: `Serve metrics for Prometheus at \`/metrics\`, with ${credentials}: docs/metrics.md.`,
+    doc: `Serve metrics for Prometheus at \`/metrics\`, with ${credentials}: docs/operate/metrics.md.`,
   });
 }
 

@@ -16,7 +16,7 @@ export type Telemetry = Awaited<ReturnType<typeof openTelemetry>>;
 export function telemetryOption(env: string) {
   return option(Type.Boolean({ default: false }), {
     env,
-    doc: 'Give traces and metrics to the OpenTelemetry SDK of the process: docs/metrics.md.',
+    doc: 'Give traces and metrics to the OpenTelemetry SDK of the process: docs/operate/metrics.md.',
   });
 }
 

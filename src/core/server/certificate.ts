@@ -63,7 +63,7 @@ export async function examineCertificate(
   const { problem, endsAt } = presented;
   const day = new Date(endsAt).toISOString().slice(0, 10);
   const renewal =
-    'Renew the certificate: the log of the proxy says why that did not happen by itself (docs/proxy.md).';
+    'Renew the certificate: the log of the proxy says why that did not happen by itself (docs/operate/proxy.md).';
   if (endsAt <= now) return finding('warning', `has a certificate that ended on ${day}`, renewal);
   if (problem !== undefined) {
     const remedy = `Give the proxy a certificate for ${url.hostname} by an authority that browsers trust, with its whole chain.`;

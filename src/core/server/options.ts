@@ -34,7 +34,7 @@ function serverSchema(product: Product, defaultPort: number) {
     }),
     trustProxy: option(Type.Union([Type.Literal(false), Type.Array(Type.String())], { default: false }), {
       env: variableOf(product, 'TRUST_PROXY'),
-      doc: 'IP addresses or CIDR ranges, separated by commas, of the proxies whose X-Forwarded-For header is trusted: docs/proxy.md.',
+      doc: 'IP addresses or CIDR ranges, separated by commas, of the proxies whose X-Forwarded-For header is trusted: docs/operate/proxy.md.',
       parse: (text) => (text === 'false' ? false : parseList(text)),
       check: trustProblem,
     }),

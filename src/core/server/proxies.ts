@@ -41,7 +41,7 @@ export function followHostProxy(
 ): (request: FastifyRequest) => void {
   if (value !== undefined) {
     log.warn(
-      `${variable} has no effect on a plugin, which uses the client addresses of its host: create the host with fastify({ trustProxy: '${value}' }) (docs/proxy.md).`,
+      `${variable} has no effect on a plugin, which uses the client addresses of its host: create the host with fastify({ trustProxy: '${value}' }) (docs/operate/proxy.md).`,
     );
   }
   let isLogged = false;
@@ -51,7 +51,7 @@ export function followHostProxy(
     isLogged = true;
     log.error(
       { proxy: address },
-      `The host does not trust ${address}, so its X-Forwarded-For header is ignored: all clients behind it share its rate limits. If it is your proxy, create the host with fastify({ trustProxy: '${address}' }) (docs/proxy.md).`,
+      `The host does not trust ${address}, so its X-Forwarded-For header is ignored: all clients behind it share its rate limits. If it is your proxy, create the host with fastify({ trustProxy: '${address}' }) (docs/operate/proxy.md).`,
     );
   };
 }
@@ -89,7 +89,7 @@ export function createProxyMatcher(trusted: Trusted): (address: string) => boole
 export function unlistedProxyWarning(address: string, variable: string, trusted: Trusted) {
   return {
     message: `does not list ${address}, so its X-Forwarded-For header is ignored: all clients behind it share its rate limits and appear in the audit log under its address`,
-    remedy: `If it is your proxy and it sets the header itself, set ${variable}=${[...(trusted || []), address].join(',')} and restart (docs/proxy.md).`,
+    remedy: `If it is your proxy and it sets the header itself, set ${variable}=${[...(trusted || []), address].join(',')} and restart (docs/operate/proxy.md).`,
   };
 }
 

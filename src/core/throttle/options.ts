@@ -12,7 +12,7 @@ const rateOption = <const N extends number>(
 ) =>
   option(Type.Integer({ minimum: 1, maximum: most, default: initial }), {
     env,
-    doc: `${doc}, at most ${most}: docs/limits.md.`,
+    doc: `${doc}, at most ${most}: docs/both/limits.md.`,
   });
 
 /** @param prefix of the environment variables @param initial the defaults, which differ between the products */
@@ -39,7 +39,7 @@ export const rateLimitOptions = (prefix: string, initial: Record<Rate, number>) 
   }),
   callerSecret: option(Type.Optional(Type.String({ minLength: 32 })), {
     env: `${prefix}CALLER_SECRET`,
-    doc: 'Secret of at least 32 characters with which your own servers call on behalf of their users: the limits per address then apply to the addresses that they pass, not to their own. docs/limits.md.',
+    doc: 'Secret of at least 32 characters with which your own servers call on behalf of their users: the limits per address then apply to the addresses that they pass, not to their own. docs/both/limits.md.',
     secret: true,
     safe: (secret) => (secret === undefined ? undefined : secretWeakness(secret, 32)),
   }),

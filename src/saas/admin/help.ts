@@ -22,7 +22,7 @@ export async function helpPlugin(
         { label: 'Store', text: store },
         {
           label: 'Documentation',
-          text: 'The folder docs of the package; docs/admin.md describes these pages.',
+          text: 'The folder docs of the package; docs/saas/admin.md describes these pages.',
         },
       ],
       tables: [

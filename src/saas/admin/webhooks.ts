@@ -52,7 +52,7 @@ export async function webhooksPlugin(
     read: (query) => events.list(toEventQuery(query)),
     isNamed: ({ id }, text) => id === text,
     empty:
-      'There are no such events. The payment provider sends them to POST /api/billing/webhook; docs/billing.md describes the setup.',
+      'There are no such events. The payment provider sends them to POST /api/billing/webhook; docs/saas/billing.md describes the setup.',
   });
 
   registerDetail(fastify, console, {

@@ -12,7 +12,7 @@ const Credential = Type.String({ minLength: 1, maxLength: 1024, pattern: '^[\\x2
 export const agentOptions = {
   agentIssuer: option(Type.Optional(Type.String()), {
     env: 'AGENT_ISSUER',
-    doc: 'Accept access tokens of agents from this identity provider, which must be saas-backend/idp or compatible: its issuer (docs/agents-in-your-api.md).',
+    doc: 'Accept access tokens of agents from this identity provider, which must be saas-backend/idp or compatible: its issuer (docs/saas/agents-in-your-api.md).',
     check: (issuer = '') => addressProblem(issuer) ?? insecureAddress(issuer),
   }),
   agentResource: option(Type.Optional(Type.String()), {

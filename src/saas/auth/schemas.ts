@@ -40,7 +40,7 @@ const accessKey = (env: string, doc: string) =>
 export const authOptions = {
   jwtAccessKey: accessKey(
     'JWT_ACCESS_KEY',
-    'Key that signs access tokens which others verify without a secret (docs/access-tokens.md): an Ed25519 seed of 64 hexadecimal characters, or a private key on P-256 in PEM.',
+    'Key that signs access tokens which others verify without a secret (docs/idp/access-tokens.md): an Ed25519 seed of 64 hexadecimal characters, or a private key on P-256 in PEM.',
   ),
   jwtAccessKeyPrevious: accessKey(
     'JWT_ACCESS_KEY_PREVIOUS',
@@ -120,7 +120,7 @@ export const authOptions = {
   }),
   emailLogin: option(Type.Boolean({ default: false }), {
     env: 'EMAIL_LOGIN',
-    doc: 'Let users sign in with a code that is sent to their e-mail address (docs/email-login.md). While registration is allowed, new addresses get an account.',
+    doc: 'Let users sign in with a code that is sent to their e-mail address (docs/saas/email-login.md). While registration is allowed, new addresses get an account.',
   }),
   emailLoginUrlRelative: option(Type.Optional(Type.String()), {
     env: 'EMAIL_LOGIN_URL_RELATIVE',

@@ -36,7 +36,7 @@ export const billingOptions = {
   }),
   billing: option(Type.Optional(PlansOption), {
     env: 'BILLING_PLANS',
-    doc: 'Plans with prices, features, limits and checkout options, as JSON (docs/billing-plans.md#plans). The option is an object: { plans: … }.',
+    doc: 'Plans with prices, features, limits and checkout options, as JSON (docs/saas/billing-plans.md#plans). The option is an object: { plans: … }.',
     file: true,
     parse: parsePlans,
     check: (billing) => billing && plansProblem(billing.plans),

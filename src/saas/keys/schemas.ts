@@ -8,7 +8,7 @@ export const BODY_LIMIT = 8 * 1024;
 export const keyOptions = {
   apiKeys: option(Type.Boolean({ default: false }), {
     env: 'API_KEYS',
-    doc: 'Let users and organizations create API keys, with which their programs call the API: docs/api-keys.md.',
+    doc: 'Let users and organizations create API keys, with which their programs call the API: docs/saas/api-keys.md.',
   }),
 };
 

@@ -46,7 +46,7 @@ const LoginOption = Type.Record(Type.String(), ProviderConfiguration, { maxPrope
 export const federationOptions = {
   login: option(Type.Optional(LoginOption), {
     env: 'LOGIN_PROVIDERS',
-    doc: 'Providers that users can sign in with, by name, as JSON: {"google":{"clientId":"…","clientSecret":"…"},"acme":{"issuer":"https://id.acme.example","clientId":"…","clientSecret":"…"}} (docs/login-providers.md).',
+    doc: 'Providers that users can sign in with, by name, as JSON: {"google":{"clientId":"…","clientSecret":"…"},"acme":{"issuer":"https://id.acme.example","clientId":"…","clientSecret":"…"}} (docs/saas/login-providers.md).',
     secret: true,
     parse: parseProviders,
     check: (login) =>

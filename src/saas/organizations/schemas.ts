@@ -18,7 +18,7 @@ export const BODY_LIMIT = 8 * 1024;
 export const organizationOptions = {
   organizations: option(Type.Boolean({ default: false }), {
     env: 'ORGANIZATIONS',
-    doc: 'Let users create organizations, invite members and work in several of them: docs/organizations.md.',
+    doc: 'Let users create organizations, invite members and work in several of them: docs/saas/organizations.md.',
   }),
   organizationInvitationUrlRelative: option(Type.Optional(Type.String()), {
     env: 'ORGANIZATION_INVITATION_URL_RELATIVE',

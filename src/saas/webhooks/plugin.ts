@@ -90,7 +90,7 @@ export async function webhookPagesPlugin(
   registerList<EndpointView>(fastify, console, {
     path: SECTION,
     title: 'Webhooks',
-    intro: 'Endpoints of yours that receive events as signed requests: docs/webhooks.md.',
+    intro: 'Endpoints of yours that receive events as signed requests: docs/saas/webhooks.md.',
     links: [
       { path: `${SECTION}/create`, label: 'Add an endpoint' },
       { path: 'deliveries', label: 'All deliveries' },

@@ -7,7 +7,7 @@ import { Nullable, Timestamp } from '../../core/http/schemas.js';
 export const webhookOptions = {
   webhooks: option(Type.Boolean({ default: false }), {
     env: 'WEBHOOKS',
-    doc: 'Deliver events to HTTP endpoints that the operator adds in the admin area: docs/webhooks.md. Requires SETTINGS_ENCRYPTION_KEY.',
+    doc: 'Deliver events to HTTP endpoints that the operator adds in the admin area: docs/saas/webhooks.md. Requires SETTINGS_ENCRYPTION_KEY.',
   }),
   webhookPrivateNetworks: option(Type.Boolean({ default: false }), {
     env: 'WEBHOOK_PRIVATE_NETWORKS',

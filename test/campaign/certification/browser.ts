@@ -4,7 +4,7 @@ import type { Agent, Page } from '../../kit/agent.js';
 import { compiled } from '../../kit/process.js';
 
 /**
- * Carries out the browser steps of docs/certification.md on our pages, as strictly as the suite's own browser:
+ * Carries out the browser steps of docs/explain/certification.md on our pages, as strictly as the suite's own browser:
  * a missing address or element fails the module, unless it is marked optional.
  */
 
@@ -84,7 +84,7 @@ function keep(walk: Walk, [, text = '', action]: (string | number)[], task: stri
 }
 
 function documented({ origin, handle, password }: Place): Configuration {
-  const page = readFileSync(join(compiled('.'), '../docs/certification.md'), 'utf8');
+  const page = readFileSync(join(compiled('.'), '../docs/explain/certification.md'), 'utf8');
   const json = /```json\n([\s\S]*?)```/.exec(page)?.[1] ?? '';
   const here = json
     .replaceAll('https://id.example.com', origin)

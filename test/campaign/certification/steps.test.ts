@@ -3,7 +3,7 @@ import { Agent, type Page } from '../../kit/agent.js';
 import { authorizePath, idpApp, type Parameters } from '../../kit/idp.js';
 import { walker } from './browser.js';
 
-/** The steps of docs/certification.md on the pages of the provider. What the modules check: test/idp/oidc. */
+/** The steps of docs/explain/certification.md on the pages of the provider. What the modules check: test/idp/oidc. */
 
 const REDIRECT_URI = 'https://www.certification.openid.net/test/a/idp/callback';
 const LEFT = 'https://www.certification.openid.net/test/a/idp/post_logout_redirect';

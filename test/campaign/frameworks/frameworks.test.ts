@@ -17,7 +17,7 @@ import { blocksOf, readPage } from '../../package/documents/blocks.js';
 import { type Application, EXPO, FRAMEWORKS } from './table.js';
 
 /**
- * The applications of docs/frameworks.md, docs/server-sessions.md and docs/expo.md, from their code blocks to the sign-out in a browser: built without secrets, and
+ * The applications of docs/saas/frameworks.md, docs/saas/server-sessions.md and docs/saas/expo.md, from their code blocks to the sign-out in a browser: built without secrets, and
  * started as in production, behind a proxy with TLS.
  */
 

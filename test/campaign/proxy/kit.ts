@@ -18,11 +18,11 @@ export const run = promisify(execFile);
 /** Debian installs servers in folders that are only in root's PATH. */
 process.env['PATH'] += ':/usr/sbin';
 
-/** A code block of docs/proxy.md, by its language. */
+/** A code block of docs/operate/proxy.md, by its language. */
 export function snippet(language: string): string {
-  const page = readFileSync(join(compiled('.'), '../docs/proxy.md'), 'utf8');
+  const page = readFileSync(join(compiled('.'), '../docs/operate/proxy.md'), 'utf8');
   const block = new RegExp(`\`\`\`${language}\\n([\\s\\S]*?)\`\`\``).exec(page)?.[1];
-  if (block === undefined) throw new Error(`docs/proxy.md has no ${language}`);
+  if (block === undefined) throw new Error(`docs/operate/proxy.md has no ${language}`);
   return block;
 }
 

@@ -137,7 +137,7 @@ async function findPython(): Promise<string> {
   return command;
 }
 
-/** Dex between the provider and an application: the shipped example, and the claims of docs/broker.md. */
+/** Dex between the provider and an application: the shipped example, and the claims of docs/idp/broker.md. */
 const ROOT = join(compiled('.'), '..');
 const EXAMPLE = join(ROOT, 'examples/dex-broker.mjs');
 
@@ -157,11 +157,11 @@ await withOrSkip(missing, findDex, (dex) => {
     }
   });
 
-  t.test('an agent signs in through a broker with the commands of docs/broker.md', async (t) => {
+  t.test('an agent signs in through a broker with the commands of docs/idp/broker.md', async (t) => {
     const example = startProgram(t, EXAMPLE, { args: ['--dex', dex, '--stay'] });
     const [, url = ''] = await example.printed(/^sign in at (.+)/);
     const [, password = ''] = await example.printed(/^agent: scout@agents\.example (.+)/);
-    const page = readFileSync(join(ROOT, 'docs/broker.md'), 'utf8');
+    const page = readFileSync(join(ROOT, 'docs/idp/broker.md'), 'utf8');
     const commands = page.split('## An agent at a broker\n')[1]?.match(/```sh\n([\s\S]*?)```/)?.[1] ?? '';
     t.match(commands, 'curl');
     // No server listens at the application's address, so the last command fails once it gets there.

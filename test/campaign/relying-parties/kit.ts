@@ -13,9 +13,9 @@ import { type Credentials, type IdpApp, type IdpAppOptions, idpApp } from '../..
 import { compiled } from '../../kit/process.js';
 import { type Middle, standInTheMiddle } from '../../package/man-in-the-middle.js';
 
-/** Third-party applications, set up by the recipes of docs/relying-parties.md. */
+/** Third-party applications, set up by the recipes of docs/idp/relying-parties.md. */
 
-const TEXT = readFileSync(join(compiled('.'), '../docs/relying-parties.md'), 'utf8');
+const TEXT = readFileSync(join(compiled('.'), '../docs/idp/relying-parties.md'), 'utf8');
 
 /** A provider reached through a proxy that can change its answers. */
 export interface Provider {

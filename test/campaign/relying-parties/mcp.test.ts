@@ -1,4 +1,4 @@
-/** MCP clients, unchanged, from nothing to a protected tool of the MCP server in `examples`: docs/mcp.md. */
+/** MCP clients, unchanged, from nothing to a protected tool of the MCP server in `examples`: docs/idp/mcp.md. */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
 /**
- * The recipes of docs/products.md: kube-apiserver's authenticator itself, and of the other programs the requests that their documentation and source describe, sent by a plain client.
+ * The recipes of docs/idp/products.md: kube-apiserver's authenticator itself, and of the other programs the requests that their documentation and source describe, sent by a plain client.
  */
 import { execFile } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -26,7 +26,7 @@ import { withOrSkip } from '../../kit/skip.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 
 const ROOT = join(compiled('.'), '..');
-const PAGE = readFileSync(join(ROOT, 'docs/products.md'), 'utf8');
+const PAGE = readFileSync(join(ROOT, 'docs/idp/products.md'), 'utf8');
 const SOURCES = join(ROOT, 'test/campaign/relying-parties');
 const ES256_KEY = 'c9afa9d845ba75166b5c215767b1d6934e50c3db36e89b127b8a622b120f6721';
 const run = promisify(execFile);

@@ -14,9 +14,9 @@ import { temporaryFolder } from '../../kit/tmp.js';
 import { waitUntil } from '../../kit/wait.js';
 import { startProvider } from './kit.js';
 
-/** The files of docs/revocations.md learn that tokens are revoked. */
+/** The files of docs/idp/revocations.md learn that tokens are revoked. */
 
-const PAGE = readFileSync(join(compiled('.'), '../docs/revocations.md'), 'utf8');
+const PAGE = readFileSync(join(compiled('.'), '../docs/idp/revocations.md'), 'utf8');
 const GO = join(compiled('.'), '../test/campaign/relying-parties/go');
 const run = promisify(execFile);
 

@@ -314,7 +314,7 @@ t.test('a scrape succeeds while the store fails, and guesses are still limited',
 });
 
 t.test(
-  'metrics have names of Prometheus; docs/metrics.md names exactly them, and dashboard and alerts no others',
+  'metrics have names of Prometheus; docs/operate/metrics.md names exactly them, and dashboard and alerts no others',
   async (t) => {
     const read = (name: string) => readFileSync(new URL(`../../../../${name}`, import.meta.url), 'utf8');
     const settingsEncryptionKey = 'x'.repeat(43);
@@ -336,7 +336,7 @@ t.test(
     const own = exposed
       .map((name) => /^(?:saas_backend|idp)_(.*)/.exec(name)?.[1])
       .filter((name) => name !== undefined);
-    const documented = [...read('docs/metrics.md').matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name);
+    const documented = [...read('docs/operate/metrics.md').matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name);
     const absent = isTested('sqlite') ? [] : ['backup_last_success_timestamp_seconds'];
     t.same(documented.sort(), [...new Set([...own, ...absent])].sort());
     const dashboard = read('examples/grafana-dashboard.json');

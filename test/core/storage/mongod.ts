@@ -40,7 +40,8 @@ async function onServer(uri: string | undefined, tests: (server: Mongod) => void
     name: 'mongodb',
     subject: 'The MongoDB engine',
     want: 'a mongod',
-    remedy: 'Set TEST_MONGODB_URI to a replica set, or MONGOMS_SYSTEM_BINARY to a mongod (docs/storage.md).',
+    remedy:
+      'Set TEST_MONGODB_URI to a replica set, or MONGOMS_SYSTEM_BINARY to a mongod (docs/operate/storage.md).',
   };
   const start = () => {
     const server = servers.get(uri ?? '') ?? (uri ? Promise.resolve(serverAt(uri, null)) : startOwn());

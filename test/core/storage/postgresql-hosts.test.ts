@@ -48,9 +48,9 @@ const SUBSCRIPTION: SubscriptionDocument = {
   updatedAt: NOW,
 };
 
-/** The statements of the section of docs/storage.md. */
+/** The statements of the section of docs/operate/storage.md. */
 function documentedStatements(): string[] {
-  const page = readFileSync(join(compiled('.'), '../docs/storage.md'), 'utf8');
+  const page = readFileSync(join(compiled('.'), '../docs/operate/storage.md'), 'utf8');
   const [, block = ''] = /### Joins\n[\s\S]*?```sql\n([\s\S]*?)```/.exec(page) ?? [];
   return block.split('\n\n');
 }

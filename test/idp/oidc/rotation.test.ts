@@ -19,7 +19,7 @@ import {
 import { temporaryFolder } from '../../kit/tmp.js';
 
 /**
- * Key rotation under load: servers behind a load balancer are replaced one by one, as docs/keys.md describes,
+ * Key rotation under load: servers behind a load balancer are replaced one by one, as docs/idp/keys.md describes,
  * while applications verify their tokens as usual. All of them use the time of the test.
  */
 

@@ -21,10 +21,15 @@ export interface Block {
   runBy: string | undefined;
 }
 
+/** Every page of `docs` for users, as a path in it. */
+export function pagesOfSite(): string[] {
+  const names = readdirSync(join(ROOT, 'docs'), { recursive: true }).map(String);
+  return names.filter((name) => name.endsWith('.md') && !/^(?:\.|decisions\b)/.test(name));
+}
+
 /** Every page that readers get. */
 export function pagesOfDocumentation(): string[] {
-  const names = readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md'));
-  return ['README.md', '.github/CONTRIBUTING.md', ...names.map((name) => `docs/${name}`)];
+  return ['README.md', '.github/CONTRIBUTING.md', ...pagesOfSite().map((name) => `docs/${name}`)];
 }
 
 /** Pages for those who change the code, which the package does not contain. */

@@ -107,7 +107,7 @@ t.test('the application of docs/start.md gets a user, a subscription and an agen
   t.equal((await fetch(`http://localhost:${port}/account/sign-up`)).status, 200);
   t.equal((await fetch(`http://localhost:${port}/admin`)).status, 401);
 
-  const tryIt = here(commandsIn('docs/agents-in-your-api.md', 'Try it'));
+  const tryIt = here(commandsIn('docs/saas/agents-in-your-api.md', 'Try it'));
   const [beforehand = '', redemption = ''] = tryIt.split('code=ac_…\n');
   // What the shell of a reader keeps until the person has allowed the access.
   const kept = ['agent', 'runner'];
@@ -136,7 +136,7 @@ t.test('the application of docs/start.md gets a user, a subscription and an agen
 });
 
 t.test('in one process, an agent acts for a person of the provider as printed', async (t) => {
-  const page = 'docs/agents-in-your-api.md';
+  const page = 'docs/saas/agents-in-your-api.md';
   const { here, cwd } = await startPage(t, page, 'In one process');
   const [beforehand = '', redemption = ''] = here(commandsIn(page, 'In one process')).split('code=ac_…\n');
   const kept = ['agent', 'verifier'].map((name) => `echo "$${name}" > ${name}.txt`);
@@ -151,7 +151,7 @@ t.test('in one process, an agent acts for a person of the provider as printed', 
 
 t.test('the commands about agents and access tokens work as printed', async (t) => {
   const { cwd, issuer } = await startIdp(t);
-  const [agents, api] = ['docs/agents.md', 'docs/access-tokens.md'];
+  const [agents, api] = ['docs/idp/agents.md', 'docs/idp/access-tokens.md'];
   const commands = [
     commandsIn(agents, 'Create an agent'),
     commandsIn(agents, 'Sign in with two requests'),
@@ -160,9 +160,9 @@ t.test('the commands about agents and access tokens work as printed', async (t) 
       commandsIn(api, heading),
     ),
     commandsIn(agents, 'Agents with a key'),
-    commandsIn('docs/workload-identity.md'),
-    commandsIn('docs/delegation.md'),
-    commandsIn('docs/identity-assertions.md'),
+    commandsIn('docs/idp/workload-identity.md'),
+    commandsIn('docs/idp/delegation.md'),
+    commandsIn('docs/idp/identity-assertions.md'),
     commandsIn(api, 'Change or remove it'),
     commandsIn(agents, 'Act for people'),
     commandsIn(agents, 'Change the password'),
@@ -182,10 +182,10 @@ t.test('the commands about agents and access tokens work as printed', async (t) 
   t.match(printed, /courier@agents\.example +agent +disabled/);
 });
 
-t.test('the commands of docs/device-flow.md work as printed', async (t) => {
+t.test('the commands of docs/idp/device-flow.md work as printed', async (t) => {
   const { cwd, issuer } = await startIdp(t, { IDP_DEVICE_FLOW: '1' });
   const steps = ['Enable it', 'Ask for a code', 'Wait for the person'].map((heading) =>
-    commandsIn('docs/device-flow.md', heading),
+    commandsIn('docs/idp/device-flow.md', heading),
   );
   const commands = steps.join('\n').replace('http://localhost:8080', issuer);
   const printed = await paste(t, `${commands}\necho $client_id > client_id`, {}, cwd);
@@ -193,7 +193,7 @@ t.test('the commands of docs/device-flow.md work as printed', async (t) => {
   t.ok(printed.includes(`${issuer}/device\n`));
   t.match(printed, /"error":"authorization_pending"/);
 
-  const login = commandsIn('docs/device-flow.md', 'With one command').replace('npx idp', 'exec idp');
+  const login = commandsIn('docs/idp/device-flow.md', 'With one command').replace('npx idp', 'exec idp');
   const names = { IDP: issuer, client_id: readFileSync(join(cwd, 'client_id'), 'utf8').trim() };
   const env = { ...names, PATH: `${programsFolder(t)}:${process.env['PATH']}` };
   const device = startCommand(t, 'sh', { args: ['-c', login], cwd, env });
@@ -203,10 +203,10 @@ t.test('the commands of docs/device-flow.md work as printed', async (t) => {
   t.match(device.lines.at(-1), /^eyJ[\w-]+\.[\w-]+\.[\w-]+$/);
 });
 
-t.test('the commands of docs/approvals.md work as printed', async (t) => {
+t.test('the commands of docs/idp/approvals.md work as printed', async (t) => {
   const { cwd, issuer } = await startIdp(t, { IDP_APPROVALS: 'true' });
   const steps = ['Declare what needs an approval', 'Ask a person', 'Get the token'].map((heading) =>
-    commandsIn('docs/approvals.md', heading),
+    commandsIn('docs/idp/approvals.md', heading),
   );
   const save = 'echo "$sub" > sub\necho "$password" > password';
   const commands = `${steps.join('\n')}\n${save}`.replace('http://localhost:8080', issuer);
@@ -215,7 +215,7 @@ t.test('the commands of docs/approvals.md work as printed', async (t) => {
   const browser = await acceptInvitation(printed, `${issuer}/account`);
 
   const heading = 'An agent that pays after approval';
-  const [api, agent] = blocksOf('docs/approvals.md').filter(
+  const [api, agent] = blocksOf('docs/idp/approvals.md').filter(
     (one) => one.heading === heading && one.language === 'js',
   );
   const port = String(await serverPort());
@@ -223,7 +223,7 @@ t.test('the commands of docs/approvals.md work as printed', async (t) => {
     writeFileSync(join(cwd, name), text.replaceAll('http://localhost:8080', issuer).replaceAll('4000', port));
   mkdirSync(join(cwd, 'node_modules'));
   symlinkSync(ROOT, join(cwd, 'node_modules/saas-backend'));
-  const [serve = '', ask = ''] = commandsIn('docs/approvals.md', heading).split(/\n+(?=CLIENT_ID)/);
+  const [serve = '', ask = ''] = commandsIn('docs/idp/approvals.md', heading).split(/\n+(?=CLIENT_ID)/);
   const run = (command: string) =>
     startCommand(t, 'sh', { args: ['-c', command.replace('node', `exec ${process.execPath}`)], cwd });
   run(serve);
@@ -237,12 +237,12 @@ t.test('the commands of docs/approvals.md work as printed', async (t) => {
   t.match((await decideFirst(browser, issuer)).body, 'Pay <strong><bdi>12.5</bdi></strong>');
   await asking.printed(/^\{"paid":12\.5,"by":"u_[0-9a-f]{32}","txn":"gr_[0-9a-f]{32}"\}$/);
   t.equal(await asking.ended(), 0);
-  await paste(t, commandsIn('docs/approvals.md', 'Be told instead of polling'), {}, cwd);
+  await paste(t, commandsIn('docs/idp/approvals.md', 'Be told instead of polling'), {}, cwd);
 });
 
-t.test('the commands of docs/groups.md work as printed', async (t) => {
+t.test('the commands of docs/idp/groups.md work as printed', async (t) => {
   const { cwd } = await startIdp(t);
-  const printed = await paste(t, commandsIn('docs/groups.md'), {}, cwd);
+  const printed = await paste(t, commandsIn('docs/idp/groups.md'), {}, cwd);
   t.match(
     printed,
     /@example\.com +domain +@example\.com[^\n]*\nada@example\.com +human/,
@@ -252,24 +252,24 @@ t.test('the commands of docs/groups.md work as printed', async (t) => {
   t.match(printed, /admitted_groups +admins staff\n/);
 });
 
-t.test('the commands of docs/invitations.md work as printed', async (t) => {
+t.test('the commands of docs/idp/invitations.md work as printed', async (t) => {
   const { cwd } = await startIdp(t);
-  const printed = await paste(t, commandsIn('docs/invitations.md'), {}, cwd);
+  const printed = await paste(t, commandsIn('docs/idp/invitations.md'), {}, cwd);
   t.match(printed, /invite_url/);
   t.match(printed, /^mary@example\.com {2}\S+\/invite\//m);
 });
 
-t.test('the commands of docs/claims.md work as printed', async (t) => {
+t.test('the commands of docs/idp/claims.md work as printed', async (t) => {
   const { cwd } = await startIdp(t);
-  const printed = await paste(t, commandsIn('docs/claims.md'), {}, cwd);
+  const printed = await paste(t, commandsIn('docs/idp/claims.md'), {}, cwd);
   t.match(printed, /metadata +\{"department":"Sales","grade":3,"teams":\["core","web"\]\}\n/);
   t.match(printed, /claims +department:string=department,level:number=grade,teams:list=teams\n/);
 });
 
-t.test('the commands of docs/mcp.md work as printed', async (t) => {
+t.test('the commands of docs/idp/mcp.md work as printed', async (t) => {
   const cwd = temporaryFolder(t);
   const bin = `${process.execPath} ${compiled('bin/idp.js')}`;
-  const section = (heading: string) => commandsIn('docs/mcp.md', heading);
+  const section = (heading: string) => commandsIn('docs/idp/mcp.md', heading);
   const port = await serverPort();
   let issuer = 'http://localhost:8080';
   /** For the ports and the folder of this test. */
@@ -321,20 +321,22 @@ t.test('the commands about a user work as printed beside a running saas-backend'
   t.equal(registered.status, 201);
   const pasted = (commands: string) => paste(t, commands, env, cwd);
 
-  t.match(await pasted(commandsIn('docs/accounts.md', 'Suspension')), /state +suspended/);
-  t.match(await pasted(commandsIn('docs/billing-plans.md', 'Grants')), /pro \(granted\)/);
+  t.match(await pasted(commandsIn('docs/saas/accounts.md', 'Suspension')), /state +suspended/);
+  t.match(await pasted(commandsIn('docs/saas/billing-plans.md', 'Grants')), /pro \(granted\)/);
   const trial = 'Without an account of Stripe';
-  const script = blocksOf('docs/billing.md').find((one) => one.language === 'js' && one.heading === trial);
+  const script = blocksOf('docs/saas/billing.md').find(
+    (one) => one.language === 'js' && one.heading === trial,
+  );
   writeFileSync(join(cwd, 'subscribe.mjs'), script?.text ?? '');
   const { id } = ((await registered.json()) as { data: { user: { id: string } } }).data.user;
-  const subscribe = commandsIn('docs/billing.md', trial);
+  const subscribe = commandsIn('docs/saas/billing.md', trial);
   t.match(
     await pasted(subscribe.replace('http://localhost:3000', url).replace('usr_…', id)),
     /processed[\s\S]*processed/,
   );
   t.match(await pasted('saas-backend user show ada@example.com'), /subscription +pro \(active\)/);
 
-  const request = commandsIn('docs/admin.md').split('\n');
+  const request = commandsIn('docs/saas/admin.md').split('\n');
   const curl = (request.find((line) => line.startsWith('curl')) ?? '')
     .replace('http://localhost:3000', url)
     .replace('-u admin', `-u 'admin:${env.ADMIN_PASSWORD}'`);
@@ -342,12 +344,12 @@ t.test('the commands about a user work as printed beside a running saas-backend'
   await pasted(request.filter((line) => line.startsWith('saas-backend')).join('\n'));
 
   writeFileSync(join(cwd, 'users.ndjson'), '{"email":"grace@example.com","name":"Grace"}\n');
-  t.match(await pasted(commandsIn('docs/migrate-better-auth.md')), /1/);
-  t.match(await pasted(commandsIn('docs/migrate-supabase.md')), /1/);
-  t.match(await pasted(commandsIn('docs/existing-users.md')), /1/);
+  t.match(await pasted(commandsIn('docs/saas/migrate-better-auth.md')), /1/);
+  t.match(await pasted(commandsIn('docs/saas/migrate-supabase.md')), /1/);
+  t.match(await pasted(commandsIn('docs/saas/existing-users.md')), /1/);
 });
 
-t.test('the commands of docs/backup.md copy and restore a database', async (t) => {
+t.test('the commands of docs/operate/backup.md copy and restore a database', async (t) => {
   const cwd = temporaryFolder(t);
   const backups = join(cwd, 'backups');
   mkdirSync(backups);
@@ -358,9 +360,9 @@ t.test('the commands of docs/backup.md copy and restore a database', async (t) =
   ];
   for (const program of programs) await program.url();
   const here = (commands: string) => commands.replaceAll('/backups', backups);
-  await paste(t, here(commandsIn('docs/backup.md', 'Backup')), env, cwd);
+  await paste(t, here(commandsIn('docs/operate/backup.md', 'Backup')), env, cwd);
   for (const program of programs) t.equal(await program.terminate(), 0);
-  const restore = here(commandsIn('docs/backup.md', 'Restore'))
+  const restore = here(commandsIn('docs/operate/backup.md', 'Restore'))
     .replaceAll(/saas-backend-\d{4}-\d\d-\d\d/g, 'saas-backend-$(date +%F)')
     // They are missing after an ordinary stop, as the comment says.
     .replace(' saas-backend.db-wal saas-backend.db-shm', '');
@@ -391,25 +393,25 @@ t.test('the commands for operators of idp work as printed', async (t) => {
     paste(t, commands.replaceAll('http://localhost:8080', issuer), env, cwd);
 
   t.match(
-    await pasted(commandsIn('docs/agents-in-your-api.md', 'Set up')),
+    await pasted(commandsIn('docs/saas/agents-in-your-api.md', 'Set up')),
     /https:\/\/app\.example\.com\/api/,
   );
-  const removals = commandsIn('docs/factors.md').replaceAll(/$(?<=.)/gm, ' 2>&1 || true');
+  const removals = commandsIn('docs/both/factors.md').replaceAll(/$(?<=.)/gm, ' 2>&1 || true');
   t.match(await pasted(removals), /ada@example\.com has no .*\n.*ada@example\.com has no /s);
-  const operators = commandsIn('docs/console.md', 'Operators');
+  const operators = commandsIn('docs/idp/console.md', 'Operators');
   t.match(await pasted(operators.replace('invite ada@', 'invite new@')), /grace@example\.com/);
-  t.match(await pasted(commandsIn('docs/eddsa.md', 'ES256')), /client_secret/);
-  t.match(await pasted(commandsIn('docs/products.md')), /client_id/);
-  t.match(await pasted(commandsIn('docs/keys.md')), /^[0-9a-f]{64}\n\{"keys":\[/);
-  t.match(await pasted(commandsIn('docs/certification.md', 'Run the plans')), /invite_url/);
-  t.match(await pasted(commandsIn('docs/broker.md', 'Keycloak')), /post_logout_redirect_uris/);
+  t.match(await pasted(commandsIn('docs/idp/eddsa.md', 'ES256')), /client_secret/);
+  t.match(await pasted(commandsIn('docs/idp/products.md')), /client_id/);
+  t.match(await pasted(commandsIn('docs/idp/keys.md')), /^[0-9a-f]{64}\n\{"keys":\[/);
+  t.match(await pasted(commandsIn('docs/explain/certification.md', 'Run the plans')), /invite_url/);
+  t.match(await pasted(commandsIn('docs/idp/broker.md', 'Keycloak')), /post_logout_redirect_uris/);
 
   const key = { kty: 'OKP', crv: 'Ed25519', x: '11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo', kid: 'one' };
   writeFileSync(join(cwd, 'keys.json'), JSON.stringify({ keys: [key] }));
-  t.match(await pasted(commandsIn('docs/clients.md', 'A key instead of a secret')), /private_key_jwt/);
-  t.match(await pasted(commandsIn('docs/clients.md', 'A strict client')), /client_secret/);
-  await pasted(commandsIn('docs/clients.md', 'Why a client is refused'));
-  const [create = '', ...register] = commandsIn('docs/clients.md', 'Dynamic registration').split('\n');
+  t.match(await pasted(commandsIn('docs/idp/clients.md', 'A key instead of a secret')), /private_key_jwt/);
+  t.match(await pasted(commandsIn('docs/idp/clients.md', 'A strict client')), /client_secret/);
+  await pasted(commandsIn('docs/idp/clients.md', 'Why a client is refused'));
+  const [create = '', ...register] = commandsIn('docs/idp/clients.md', 'Dynamic registration').split('\n');
   const [token = ''] = /irt_[\w-]+/.exec(await pasted(create)) ?? [];
   const command = register.join('\n').replace('https://id.example.com', issuer).replace('irt_…', token);
   t.match(await pasted(command), /"client_id"/);

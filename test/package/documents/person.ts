@@ -34,7 +34,7 @@ async function mailedLink(folder: string, kind: string): Promise<string> {
   return linkInNewest() ?? '';
 }
 
-/** "In the browser", of docs/agents-in-your-api.md. Returns the browser. */
+/** "In the browser", of docs/saas/agents-in-your-api.md. Returns the browser. */
 export async function connectAccounts(origin: string, folder: string): Promise<Agent> {
   const browser = new Agent({ origin });
   const email = 'grace@example.com';

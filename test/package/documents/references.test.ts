@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
 import { temporaryFolder } from '../../kit/tmp.js';
-import { pagesForMakers, pagesOfDocumentation, ROOT, readPage } from './blocks.js';
+import { pagesForMakers, pagesOfDocumentation, pagesOfSite, ROOT, readPage } from './blocks.js';
 
 /** What the documentation refers to exists: pages, headings, pictures, files and tests. */
 
@@ -15,10 +15,11 @@ interface Group {
 t.test('every page is in the navigation of the site, once', async (t) => {
   const groups: Group[] = JSON.parse(readPage('docs/.vitepress/navigation.json'));
   const listed = groups.flatMap(({ pages }) => pages.map(([page]) => page));
-  const pages = readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md'));
   t.strictSame(
     listed.sort(),
-    pages.filter((name) => name !== 'index.md').sort(),
+    pagesOfSite()
+      .filter((name) => name !== 'index.md')
+      .sort(),
     'add a new page to docs/.vitepress/navigation.json, then: npm run generate',
   );
 });

@@ -16,7 +16,7 @@ const SITE = join(ROOT, 'docs/.vitepress/dist');
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /** One page of each kind. */
-const PAGES = ['index', 'start', 'client', 'errors', 'architecture'];
+const PAGES = ['index', 'start', 'saas/client', 'idp/agents', 'reference/errors', 'explain/architecture'];
 
 const DEVICES = {
   desktop: { viewport: { width: 1280, height: 900 }, colorScheme: 'light' },
@@ -73,7 +73,8 @@ await onChromium((browser) => {
       page.on('pageerror', (error) => failures.push(error.message));
       for (const name of PAGES) {
         await page.goto(`${url}/${name}.html`, { waitUntil: 'load' });
-        if (pictures) await page.screenshot({ path: join(pictures, `${name}-${device}.png`) });
+        if (pictures)
+          await page.screenshot({ path: join(pictures, `${name.replace('/', '-')}-${device}.png`) });
         const width = await page.evaluate('document.documentElement.scrollWidth');
         t.ok(Number(width) <= options.viewport.width, `${name} on ${device} is ${width} wide`);
         await page.evaluate(AXE);
@@ -99,10 +100,12 @@ await onChromium((browser) => {
     for (const link of await page.locator('main a').all()) {
       reached.add((await link.getAttribute('href'))?.replace(/^[./]*/, '') ?? '');
     }
-    const pages = readdirSync(SITE).filter((name) => name.endsWith('.html'));
+    const pages = readdirSync(SITE, { recursive: true })
+      .map(String)
+      .filter((name) => name.endsWith('.html') && !name.startsWith('files/'));
     const missing = pages.filter((name) => !['index.html', '404.html'].includes(name) && !reached.has(name));
     t.strictSame(missing, []);
-    await page.goto(`${url}/billing.html`);
+    await page.goto(`${url}/saas/billing.html`);
     t.ok(await page.locator('main h2').first().isVisible());
     t.ok(await page.locator('main pre code').first().isVisible());
     if (process.env['SCREENSHOTS']) {

@@ -32,32 +32,32 @@ const FIELDS =
 
 /** What the reader of a page has: values of the application and of earlier snippets. */
 const NAMES: Record<string, Record<string, string>> = {
-  'docs/accounts.md': { email: 'string', password: 'string' },
-  'docs/api-keys.md': { listFiles: '(userId: string) => Promise<string[]>' },
-  'docs/agents-in-your-api.md': {
+  'docs/saas/accounts.md': { email: 'string', password: 'string' },
+  'docs/saas/api-keys.md': { listFiles: '(userId: string) => Promise<string[]>' },
+  'docs/saas/agents-in-your-api.md': {
     listFiles: '(userId: string) => Promise<string[]>',
     readPayment: '(body: unknown) => { amount: number; creditor: string }',
     pay: '(payment: object) => Promise<object>',
   },
-  'docs/billing-limits.md': { request: "import('fastify').FastifyRequest" },
-  'docs/billing-plans.md': {
+  'docs/saas/billing-limits.md': { request: "import('fastify').FastifyRequest" },
+  'docs/saas/billing-plans.md': {
     request: "import('fastify').FastifyRequest",
     count: 'number',
     reportsOf: '(userId: string, plan: string) => Promise<string[]>',
   },
-  'docs/client.md': {
+  'docs/saas/client.md': {
     client: "import('saas-backend/client').SaasClient",
     SaasError: "typeof import('saas-backend/client').SaasError",
     ...{ email: 'string', password: 'string', name: 'string', signal: 'AbortSignal' },
     show: '(text: string) => void',
     ask: '(label: string) => Promise<string>',
   },
-  'docs/console.md': { app: FASTIFY },
-  'docs/impersonation.md': {
+  'docs/idp/console.md': { app: FASTIFY },
+  'docs/saas/impersonation.md': {
     client: "import('saas-backend/client').SaasClient",
     show: '(text: string) => void',
   },
-  'docs/embedding.md': {
+  'docs/both/embedding.md': {
     app: "import('express').Express",
     express: "typeof import('express')",
     backend: "import('saas-backend').SaasMiddlewareServer",
@@ -68,7 +68,7 @@ const NAMES: Record<string, Record<string, string>> = {
     dashboardOf: '(user: { email: string }) => string',
     ...{ reports: '() => string[]', everything: '() => string[]' },
   },
-  'docs/factors.md': {
+  'docs/both/factors.md': {
     client: "import('saas-backend/client').SaasClient",
     ...{ email: 'string', password: 'string', picture: '{ src: string }' },
     show: '(text: string) => void',
@@ -76,38 +76,38 @@ const NAMES: Record<string, Record<string, string>> = {
     deleteProject: '() => Promise<void>',
     pay: '() => Promise<void>',
   },
-  'docs/login-providers.md': { client: "import('saas-backend/client').SaasClient" },
-  'docs/mcp.md': {
+  'docs/saas/login-providers.md': { client: "import('saas-backend/client').SaasClient" },
+  'docs/idp/mcp.md': {
     Fastify: "typeof import('fastify').default",
     protectMcp: "typeof import('saas-backend/resource-server').protectMcp",
   },
-  'docs/openapi.md': { app: FASTIFY },
-  'docs/organizations.md': { client: "import('saas-backend/client').SaasClient" },
-  'docs/user-fields.md': {
+  'docs/reference/openapi.md': { app: FASTIFY },
+  'docs/saas/organizations.md': { client: "import('saas-backend/client').SaasClient" },
+  'docs/saas/user-fields.md': {
     client: "import('saas-backend/client').SaasClient",
     ...{ email: 'string', password: 'string', userFields: FIELDS },
   },
-  'docs/resource-server.md': {
+  'docs/idp/resource-server.md': {
     serveMcp: "(call: import('saas-backend/resource-server').McpCall<unknown>) => Promise<void>",
   },
-  'docs/server-sessions.md': {
+  'docs/saas/server-sessions.md': {
     backend: "import('saas-backend').FetchHandler",
     request: 'Request',
   },
-  'docs/users-api.md': {
+  'docs/saas/users-api.md': {
     users: "import('saas-backend').SaasDecorator['users']",
     id: 'string',
     isInvited: '(email: string) => Promise<boolean>',
     warehouse: '{ record(login: object): Promise<void> }',
     rolesOf: '(userId: string) => Promise<string[]>',
   },
-  'docs/webhooks.md': {
+  'docs/saas/webhooks.md': {
     app: "import('express').Express",
     express: "typeof import('express')",
     webhook: '{ verify(body: unknown, headers: object): { type: string, data: object } }',
     queue: '{ add(id: unknown, event: unknown): Promise<void> }',
   },
-  'docs/storage.md': {
+  'docs/operate/storage.md': {
     fastifyMongodb: "typeof import('@fastify/mongodb').default",
     pg: "typeof import('pg').default",
   },

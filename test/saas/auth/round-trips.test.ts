@@ -141,9 +141,9 @@ async function accounts(t: Test, engine: string, uri: string) {
   };
 }
 
-/** The numbers of docs/performance.md for an engine by request. */
+/** The numbers of docs/explain/performance.md for an engine by request. */
 function documented(engine: string): Map<string, number> {
-  const page = readFileSync(new URL('../../../../docs/performance.md', import.meta.url), 'utf8');
+  const page = readFileSync(new URL('../../../../docs/explain/performance.md', import.meta.url), 'utf8');
   const engines = /^\| Request \| (.*) \|$/m.exec(page)?.[1]?.split(' | ') ?? [];
   const rows = page.matchAll(/^\| `(?:GET|POST) \/api([^`]+)`[^|]* \| (\d[\d |]+\d) \|$/gm);
   return new Map(
@@ -190,7 +190,7 @@ async function counts(t: Test, engine: string, uri: string): Promise<void> {
 }
 
 await onEngines((engine, fresh) => {
-  t.test(`${engine}: each request waits for the database as often as docs/performance.md says`, (t) =>
+  t.test(`${engine}: each request waits for the database as often as docs/explain/performance.md says`, (t) =>
     counts(t, engine, fresh(t)),
   );
 });

@@ -70,7 +70,7 @@ t.test('the commands of the guide work as printed', async (t) => {
   const app = await keyed(t);
   const ada = await app.person('ada');
   const url = await app.host.listen({ port: 0, host: '127.0.0.1' });
-  const [create, use] = blocksOf('docs/api-keys.md').filter(({ language }) => language === 'sh');
+  const [create, use] = blocksOf('docs/saas/api-keys.md').filter(({ language }) => language === 'sh');
   const run = async (text = '', env: Record<string, string> = {}) => {
     const command = text.replaceAll('https://app.example.com', url);
     const { stdout } = await promisify(execFile)('sh', ['-ec', command], { env: { ...process.env, ...env } });

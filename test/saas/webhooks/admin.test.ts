@@ -246,7 +246,7 @@ t.test('the overview names endpoints that fail or were disabled for it', async (
 });
 
 t.test('every event is documented', async (t) => {
-  const page = readFileSync(new URL('../../../../docs/webhooks.md', import.meta.url), 'utf8');
+  const page = readFileSync(new URL('../../../../docs/saas/webhooks.md', import.meta.url), 'utf8');
   for (const name of Object.keys({ ...AUTH_EVENTS, ...BILLING_EVENTS, ...AGENT_EVENTS, ...ATTENTION_EVENTS }))
     t.ok(page.includes(`\`${name}\``), name);
 });

@@ -12,7 +12,7 @@ const ROLE = /^[a-z][a-z0-9_-]{0,31}$/;
 export const roleOptions = {
   userRoles: option(Type.Optional(Type.Array(Type.String())), {
     env: 'USER_ROLES',
-    doc: 'Roles that users can have in your application, separated by commas, such as editor,support: docs/user-roles.md.',
+    doc: 'Roles that users can have in your application, separated by commas, such as editor,support: docs/saas/user-roles.md.',
     check(roles) {
       const wrong = roles?.find((role) => !ROLE.test(role));
       if (wrong === undefined) return undefined;
@@ -21,7 +21,7 @@ export const roleOptions = {
   }),
   impersonationRoles: option(Type.Optional(Type.Array(Type.String())), {
     env: 'IMPERSONATION_ROLES',
-    doc: 'Those of USER_ROLES whose users may act as other users, to help them: docs/impersonation.md.',
+    doc: 'Those of USER_ROLES whose users may act as other users, to help them: docs/saas/impersonation.md.',
   }),
 };
 

@@ -3,7 +3,7 @@ import type { ItemPrice, SubscriptionDocument } from '../store.js';
 /**
  * What a subscription adds to the monthly recurring revenue (MRR), by the rules of Stripe's Billing analytics: status
  * `active` or `past_due`, without metered prices, trials and taxes. Discounts are not subtracted, because events name
- * them without their amount. The rules for operators are in docs/admin.md.
+ * them without their amount. The rules for operators are in docs/saas/admin.md.
  */
 
 /** Amounts per month in the smallest unit of each currency. */

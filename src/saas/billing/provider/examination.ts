@@ -84,7 +84,7 @@ async function warningsOf({
       missing.length > 0,
       'PAYMENT_SECRET_KEY',
       `lacks permissions to read: ${missing.join(', ')}`,
-      'Give them to the restricted key in the dashboard (docs/billing-operation.md#permissions-of-a-restricted-key).',
+      'Give them to the restricted key in the dashboard (docs/saas/billing-operation.md#permissions-of-a-restricted-key).',
     ],
     [difference !== null, 'clock', difference?.message ?? '', difference?.remedy ?? ''],
     ...(endpoints && webhookUrl !== undefined ? endpointWarnings(endpoints, webhookUrl) : []),
