@@ -222,17 +222,18 @@ export async function clientsPlugin(
     title: 'Applications',
     links: [
       { path: 'clients/create', label: 'Create an application' },
-      { path: RESOURCES, label: 'See the APIs' },
-      ...(metadataClients
-        ? [{ path: METADATA_CLIENTS, label: 'See applications with metadata documents' }]
-        : []),
+      { path: RESOURCES, label: 'APIs' },
+      ...(metadataClients ? [{ path: METADATA_CLIENTS, label: 'Metadata documents' }] : []),
     ],
     columns: [
       { label: 'Name', text: ({ name, id }) => name || id, href: ({ id }) => `clients/${id}` },
       { label: 'Redirect URIs', text: ({ redirectUris }) => redirectUris.join(' ') },
       { label: 'Who may sign in', text: (client) => KINDS[choiceOf(client)]?.label ?? null },
-      { label: 'Trusted', text: ({ trusted }) => (trusted ? 'yes' : 'no') },
-      { label: 'Registered by', text: ({ origin }) => (origin === undefined ? 'operator' : 'itself') },
+      // What is usual is not said.
+      { label: 'Trusted', text: ({ trusted }) => (trusted ? 'yes' : null), only: 'page' },
+      { label: 'Trusted', text: ({ trusted }) => (trusted ? 'yes' : 'no'), only: 'csv' },
+      { label: 'Registered by', text: ({ origin }) => (origin ? 'itself' : null), only: 'page' },
+      { label: 'Registered by', text: ({ origin }) => (origin ? 'itself' : 'operator'), only: 'csv' },
       { label: 'Last used', text: ({ lastUsedAt }) => toTimestampOrNull(lastUsedAt), kind: 'time' },
       { label: 'Created', text: ({ createdAt }) => toTimestamp(createdAt), kind: 'time' },
       { label: 'Client ID', text: ({ id }) => id, kind: 'code' },
@@ -260,9 +261,8 @@ export async function clientsPlugin(
     async view(client, root) {
       const { id, name, secretHash, previousSecretUntil, createdAt } = client;
       const facts = [
-        { label: 'Name', text: name || '–' },
-        { label: 'Redirect URIs', text: client.redirectUris.join(' ') || '–' },
-        { label: 'Logout URIs', text: client.postLogoutRedirectUris.join(' ') || '–' },
+        { label: 'Redirect URIs', text: client.redirectUris.join(' ') || null },
+        { label: 'Logout URIs', text: client.postLogoutRedirectUris.join(' ') || null },
         { label: 'Who may sign in', text: KINDS[choiceOf(client)]?.label ?? '' },
         { label: 'Groups that may sign in', text: client.admittedGroups?.join(', ') ?? 'all' },
         { label: 'Groups that it gets', text: client.groupsClaim ?? (client.origin ? 'none' : 'all') },
@@ -272,8 +272,8 @@ export async function clientsPlugin(
         { label: 'Security profile', text: client.profile ? 'FAPI 2.0' : null },
         { label: 'Sign-in on devices', text: client.device ? 'by a code' : null },
         { label: 'Signature of id_tokens', text: signatureOf(client) },
-        { label: 'Back-channel logout URI', text: client.backchannelLogoutUri ?? '–' },
-        { label: 'Logo', text: client.logoUri ?? '–' },
+        { label: 'Back-channel logout URI', text: client.backchannelLogoutUri ?? null },
+        { label: 'Logo', text: client.logoUri ?? null },
         { label: 'Authentication', text: methodOf(client) },
         ...(client.jwks ?? []).map((key) => ({
           label: 'Public key',
@@ -289,7 +289,7 @@ export async function clientsPlugin(
       const actions = [
         { href: `${id}/update`, label: 'Change' },
         ...(secretHash === undefined ? [] : [{ href: `${id}/rotate`, label: 'Rotate the secret' }]),
-        { href: `${id}/delete`, label: 'Delete' },
+        { href: `${id}/delete`, label: 'Delete', isDangerous: true },
         ...(client.backchannelLogoutUri === undefined
           ? []
           : [{ href: `../${LOGOUT_FAILURES}`, label: 'Failed logout notices' }]),

@@ -195,7 +195,7 @@ export async function principalActionsPlugin(
     run: ({ id, sid }, _, { name, ip }) =>
       sessions.end(sid, audit.entry({ event: 'session.ended', subject: id, by: name, ip, detail: sid })),
     done: 'The session has ended.',
-    returnTo,
+    returnTo: ({ id }) => `${returnTo({ id })}?tab=sessions`,
   });
 
   await registerAction<{ id: string; delegation: string }, TextForm, unknown>(fastify, console, {

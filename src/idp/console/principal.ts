@@ -13,6 +13,7 @@ import {
   registerDetail,
 } from '../../shared/console-kit/details.js';
 import { tableOf } from '../../shared/console-kit/tables.js';
+import { entryOf } from '../../shared/console-kit/timeline.js';
 import type { Connection } from '../oidc/consents.js';
 import type { ActiveDelegation } from '../oidc/delegations/service.js';
 import type { SessionDocument } from '../oidc/store.js';
@@ -59,19 +60,19 @@ type Shown = PrincipalDocument & { groups: readonly string[]; ownerName?: string
 
 function principalFacts(principal: Shown): DetailRow[] {
   const { id, groups, keys = [], rules, redirectUris = [] } = principal;
+  const address = addressOf(principal);
   return [
     { label: 'User name', text: principal.handle },
-    { label: 'E-mail address', text: addressOf(principal) ?? null },
+    { label: 'E-mail address', text: address === principal.handle ? null : (address ?? null) },
     { label: 'Address confirmed', time: toTimestampOrNull(principal.emailVerifiedAt) },
-    { label: 'Name', text: principal.name ?? '–' },
+    { label: 'Name', text: principal.name ?? null },
     { label: 'Kind', text: kindOf(principal) },
     ...keys.map(({ id, jwk }) => ({ label: `Public key (${keyTypeOf(jwk)})`, text: id, isCode: true })),
     ...rules.map((text) => ({ label: 'Workload', text, isCode: true })),
-    { label: 'State', text: principal.state },
     ...(principal.kind === 'agent'
       ? [
           { label: 'Owner', text: principal.ownerName ?? 'the operators' },
-          { label: 'Purpose', text: principal.purpose ?? '–' },
+          { label: 'Purpose', text: principal.purpose ?? null },
           ...redirectUris.map((text) => ({ label: 'Redirect URI', text, isCode: true })),
           { label: 'Client metadata', text: principal.clientMetadata ?? null, isCode: true },
           { label: 'Notification endpoint', text: principal.notificationEndpoint ?? null, isCode: true },
@@ -204,11 +205,14 @@ export async function principalPagePlugin(
         })),
       );
       const page = `principals/${id}`;
+      const named = await withNames(records.items.map(toAuditView), createNameOf(sources));
       return {
         title: nameOf(principal),
         subtitle: [kindOf(principal), principal.name].filter(Boolean).join(' · '),
         isPerson: true,
+        initials: principal.name,
         answer: answerOf(principal),
+        timeline: named.map(entryOf),
         facts: principalFacts(principal),
         actions: actionsOf(principal),
         tables: [
@@ -219,11 +223,7 @@ export async function principalPagePlugin(
           {
             heading: 'Audit',
             empty: 'No recent record.',
-            ...tableOf(
-              [...AUDIT_COLUMNS, RECEIPT],
-              await withNames(records.items.map(toAuditView), createNameOf(sources)),
-              root,
-            ),
+            ...tableOf([...AUDIT_COLUMNS, RECEIPT], named, root),
           },
         ],
       };

@@ -28,6 +28,7 @@ export const COLUMNS: List<PrincipalDocument>['columns'] = [
     label: 'User name',
     text: nameOf,
     detail: ({ name }) => name ?? null,
+    initials: ({ name }) => name ?? null,
     href: ({ id }) => `principals/${id}`,
     kind: 'who',
   },

@@ -1,6 +1,6 @@
 import { isOrganizationId } from '../../core/http/identity.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { writeAmount } from '../../core/kernel/currencies.js';
+import { formatAmount, writeAmount } from '../../core/kernel/currencies.js';
 import type { Page } from '../../core/storage/collection.js';
 import { type ListQuery, registerList } from '../../shared/console-kit/lists.js';
 import type { Column } from '../../shared/console-kit/tables.js';
@@ -114,21 +114,47 @@ const endOf = ({ status, endedAt, currentPeriodEnd }: SubscriptionRecord): strin
 /** The columns beside the owner. */
 export const subscriptionColumns: readonly Column<SubscriptionRecord>[] = [
   { label: 'Status', text: ({ status }) => status, kind: 'status' },
-  { label: 'Plan', text: ({ plan }) => plan },
+  { label: 'Plan', text: ({ plan }) => plan, kind: 'word' },
   { label: 'Started', text: ({ startedAt }) => startedAt, kind: 'time' },
   { label: 'Period ends', text: endOf, kind: 'time' },
   { label: 'Renews', text: renewalOf },
   idColumn,
 ];
 
-const refundOf = ({ refundedAmount, currency }: PaymentRecord): string | null =>
-  refundedAmount === 0 ? null : writeAmount(refundedAmount, currency);
+/** What was paid, as people write it; in CSV as programs read it. */
+const amountText = ({ amount, currency }: Pick<PaymentRecord, 'amount' | 'currency'>): string | null =>
+  amount === null || currency === null ? null : formatAmount(amount, currency);
+
+export const amountColumn: Column<Pick<PaymentRecord, 'amount' | 'currency'>> = {
+  label: 'Amount',
+  text: amountText,
+  kind: 'number',
+};
+
+const refundOf = ({ refundedAmount, currency }: PaymentRecord) => ({
+  amount: refundedAmount === 0 ? null : refundedAmount,
+  currency,
+});
 
 /** The columns beside the owner. @param canRefund whether the payment provider can be asked for refunds */
 export const paymentColumnsOf = (canRefund: boolean): readonly Column<PaymentRecord>[] => [
   { label: 'Status', text: ({ status }) => status, kind: 'status' },
-  { label: 'Amount', text: ({ amount, currency }) => writeAmount(amount, currency), kind: 'number' },
-  { label: 'Refunded', text: refundOf, kind: 'number' },
+  { ...amountColumn, only: 'page' },
+  { label: 'Amount', text: ({ amount, currency }) => writeAmount(amount, currency), only: 'csv' },
+  {
+    label: 'Refunded',
+    text: (payment) => amountText(refundOf(payment)),
+    kind: 'number',
+    only: 'page',
+  },
+  {
+    label: 'Refunded',
+    text(payment) {
+      const { amount, currency } = refundOf(payment);
+      return writeAmount(amount, currency);
+    },
+    only: 'csv',
+  },
   { label: 'Dispute', text: ({ dispute }) => dispute, kind: 'status' },
   { label: 'Time', text: ({ at }) => at, kind: 'time' },
   idColumn,

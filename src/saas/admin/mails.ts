@@ -3,6 +3,7 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
 import { registerBulkList } from '../../shared/console-kit/bulk.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
+import { sentenceCase } from '../../shared/console-kit/marks.js';
 import type { AdminServices } from './services.js';
 
 const linkToOwner = (id: string) =>
@@ -30,9 +31,9 @@ export async function mailsPlugin(
     item: mails.schema,
     find: ({ id = '' }) => mails.find(id),
     view: ({ id, userId, status, ...mail }) => ({
-      title: `E-mail ${mail.template}`,
+      title: sentenceCase(mail.template),
       facts: [
-        { label: 'Status', text: `${status}. ${mails.meaningOf(status)}` },
+        { label: 'Status', state: status, text: mails.meaningOf(status) ?? '' },
         { label: 'To', text: mail.to },
         { label: 'Attempts', text: String(mail.attempts) },
         { label: 'Reason', text: mail.reason },

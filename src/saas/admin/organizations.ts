@@ -14,7 +14,7 @@ import type { OperatedOrganization } from '../organizations/administration.js';
 import type { Invitation, Member } from '../organizations/schemas.js';
 import { subscriptionLinks } from './billing-actions.js';
 import type { AdminServices } from './services.js';
-import { planFacts } from './user-page.js';
+import { accessOf, planFacts } from './user-page.js';
 import { LISTED, section, sectionsOfOwner } from './user-sections.js';
 import { isCustomerId } from './users.js';
 
@@ -97,6 +97,10 @@ export async function organizationsPlugin(fastify: FastifyTypebox, services: Adm
       return {
         title: name,
         isPerson: true,
+        answer:
+          state === 'active'
+            ? accessOf(organization, held.items)
+            : { state, headline: 'The organization is being deleted', detail: '' },
         facts: [...factsOf(organization), ...planFacts(organization, { limits, customers })],
         actions: [...linksTo(organization, services), ...subscriptionLinks(held.items, root)],
         tables,
@@ -117,7 +121,7 @@ const columns: readonly Column<OperatedOrganization>[] = [
   { label: 'Members', text: ({ members }) => members, kind: 'number' },
   { label: 'State', text: ({ state }) => state, kind: 'status' },
   { label: 'Subscription', text: ({ subscription: { status } }) => status, kind: 'status' },
-  { label: 'Plan', text: ({ subscription: { plan } }) => plan },
+  { label: 'Plan', text: ({ subscription: { plan } }) => plan, kind: 'word' },
   { label: 'Created', text: ({ createdAt }) => createdAt, kind: 'time' },
   { label: 'ID', text: ({ id }) => id, kind: 'code' },
 ];
@@ -173,7 +177,7 @@ function factsOf(organization: OperatedOrganization): DetailRow[] {
   return [
     { label: 'ID', text: id, isCode: true },
     { label: 'Slug', text: slug, isCode: true },
-    { label: 'State', text: state },
+    { label: 'State', state },
     {
       label: 'Members',
       text: `${members}, of which ${owners} ${owners === 1 ? 'is an owner' : 'are owners'}`,

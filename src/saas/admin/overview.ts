@@ -65,7 +65,7 @@ export async function overviewPlugin(
   fastify: FastifyTypebox,
   services: AdminServices & { trendsOf: TrendsOf },
 ): Promise<void> {
-  const { console, users, settings, trendsOf } = services;
+  const { console, users, trendsOf } = services;
   const read = async (period: PeriodName, after?: string) =>
     readFigures(services, await trendsOf(period), after);
   // `duplicates`: the page of the users with duplicate subscriptions.
@@ -73,12 +73,11 @@ export async function overviewPlugin(
 
   fastify.get('/', { config: console.config, schema: { querystring } }, async (request, reply) => {
     const { period = DEFAULT_PERIOD, duplicates } = request.query;
-    const [figures, newest, siteName] = await Promise.all([
+    const [figures, newest] = await Promise.all([
       read(period, duplicates),
       users.directory.listNewest(LISTED_USERS),
-      settings.siteName(),
     ]);
-    const view = createView(console, figures, { period, newest, siteName, root: rootOf(request) });
+    const view = createView(console, figures, { period, newest, root: rootOf(request) });
     return console.send(request, reply, { template: 'console-overview', section: '', view });
   });
 
@@ -144,18 +143,19 @@ function toOverview(console: Console, { counts, trends, attention }: Figures): S
 function createView(
   console: Console,
   { counts, trends, duplicates, attention }: Figures,
-  { period, newest, siteName, root }: { period: PeriodName; newest: User[]; siteName: string; root: string },
+  { period, newest, root }: { period: PeriodName; newest: User[]; root: string },
 ): View {
-  const plots = trends.trends.map(({ id, label, definition, path, markup }) => ({
+  const plots = trends.trends.map(({ id, label, definition, path, markup, wide }) => ({
     id,
     heading: label,
     definition,
     href: path && root + path,
+    before: wide?.before.some((value) => value !== null) && 'The dashed line is the time before.',
     markup,
   }));
   const main = plots.find((_, index) => trends.trends[index]?.wide);
   return {
-    title: `${siteName} administration`,
+    title: 'Overview',
     periods: periodLinks(period),
     keyFigures: figureViews(trends.keyFigures, root),
     counts: [
@@ -185,7 +185,7 @@ function createView(
 const NEWEST: readonly Column<User>[] = [
   userColumn,
   { label: 'Access', text: ({ subscription: { status } }) => status, kind: 'status' },
-  { label: 'Plan', text: ({ subscription: { plan } }) => plan },
+  { label: 'Plan', text: ({ subscription: { plan } }) => plan, kind: 'word' },
   { label: 'Signed up', text: ({ createdAt }) => createdAt, kind: 'time' },
 ];
 

@@ -4,10 +4,11 @@ import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Nullable, ok, Timestamp, toTimestamp } from '../../core/http/schemas.js';
 import { streamJson } from '../../core/http/streams.js';
 import { Parameters } from '../../shared/console-kit/console.js';
-import { type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
+import { type DetailAnswer, type DetailRow, registerDetail } from '../../shared/console-kit/details.js';
 import { registerForms } from '../../shared/console-kit/forms.js';
 import { registerList } from '../../shared/console-kit/lists.js';
-import { type Column, toMinute } from '../../shared/console-kit/tables.js';
+import { sentenceCase } from '../../shared/console-kit/marks.js';
+import type { Column } from '../../shared/console-kit/tables.js';
 import type { SubscriptionRecord } from '../billing/records.js';
 import type { Purchase } from '../billing/schemas.js';
 import type { OperatedOrganization } from '../organizations/administration.js';
@@ -188,16 +189,24 @@ const endColumn: Column<OperatedSession & { userId: string }> = {
   href: ({ userId, id, state }) => (state === 'active' ? `users/${userId}/sessions/${id}/end` : null),
 };
 
-/** Whether a user has access, because of what and until when. */
 function answerOf(
-  { state, suspendedAt, subscription: { status, plan, entitled }, granted }: OperatedUser,
+  { state, suspendedAt, ...user }: OperatedUser,
   held: readonly SubscriptionRecord[],
-) {
-  if (state !== 'active') {
-    const detail = suspendedAt === null ? '' : `since ${dayOf(suspendedAt)}`;
-    return { state, headline: 'The account is closed to its user', detail };
-  }
-  const headline = entitled ? plan : 'No access to what needs a subscription';
+): DetailAnswer {
+  if (state === 'active') return accessOf(user, held);
+  const detail = suspendedAt === null ? '' : `since ${dayOf(suspendedAt)}`;
+  return { state, headline: 'The account is closed to its user', detail };
+}
+
+/** Whether a user or an organization has access, because of what and until when. */
+export function accessOf(
+  {
+    subscription: { status, plan, entitled },
+    granted,
+  }: Pick<OperatedOrganization, 'subscription' | 'granted'>,
+  held: readonly SubscriptionRecord[],
+): DetailAnswer {
+  const headline = entitled ? sentenceCase(plan) : 'No access to what needs a subscription';
   const shown = entitled && status !== 'past_due' ? 'has_access' : status;
   if (status === 'granted') {
     const until = granted?.until ? `until ${dayOf(granted.until)}` : 'without an end';
@@ -230,7 +239,11 @@ export const planFacts = (
   { subscription, granted }: Pick<OperatedOrganization, 'subscription' | 'granted'>,
   { limits, customers }: Pick<UserDetails, 'limits' | 'customers'>,
 ): DetailRow[] => [
-  { label: 'Subscription', text: `${subscription.status}, plan ${subscription.plan}` },
+  {
+    label: 'Subscription',
+    state: subscription.status,
+    text: subscription.status === 'none' ? '' : sentenceCase(subscription.plan),
+  },
   { label: 'Granted plan', text: writeGrant(granted) },
   { label: 'Limits', text: limits.map(writeLimit).join(', ') || null },
   ...customers.map(({ id, dashboardUrl: href }) => ({ label: 'Customer', text: id, isCode: true, href })),
@@ -239,9 +252,10 @@ export const planFacts = (
 const writeLimit = ({ name, limit, used, credits }: Static<typeof UsedLimit>): string =>
   `${name} ${used} of ${limit ?? 'any number'}${credits > 0 ? ` and ${credits} credits` : ''}`;
 
-const writeGrant = (granted: OperatedUser['granted']): string => {
-  if (granted === null) return 'none';
-  return granted.until ? `${granted.plan} until ${toMinute(granted.until)}` : granted.plan;
+const writeGrant = (granted: OperatedUser['granted']): string | null => {
+  if (granted === null) return null;
+  const plan = sentenceCase(granted.plan);
+  return granted.until ? `${plan} until ${dayOf(granted.until)}` : plan;
 };
 
 function factsOf(

@@ -1,11 +1,15 @@
-import { writeAmount } from '../../core/kernel/currencies.js';
 import { toAuditView } from '../../core/ops/audit.js';
-import { type NamedRecord, withNames, writeDetail, writeNamedActor } from '../../shared/console-kit/audit.js';
+import {
+  type NamedRecord,
+  withNames,
+  writeNamedActor,
+  writeNamedDetail,
+} from '../../shared/console-kit/audit.js';
 import { type Column, tableOf } from '../../shared/console-kit/tables.js';
 import type { MailSummary } from '../../shared/email/service.js';
 import type { Purchase } from '../billing/schemas.js';
 import type { OwnOrganization } from '../organizations/schemas.js';
-import { paymentColumnsOf, subscriptionColumns } from './billing.js';
+import { amountColumn, paymentColumnsOf, subscriptionColumns } from './billing.js';
 import type { AdminServices } from './services.js';
 
 /** Rows of each list on the page, which stays small for a user with many sessions. */
@@ -32,8 +36,8 @@ export const section =
 
 export const purchaseColumns: readonly Column<Purchase>[] = [
   { label: 'Status', text: ({ status }) => status, kind: 'status' },
-  { label: 'Plan', text: ({ plan }) => plan },
-  { label: 'Amount', text: ({ amount, currency }) => writeAmount(amount, currency), kind: 'number' },
+  { label: 'Plan', text: ({ plan }) => plan, kind: 'word' },
+  amountColumn,
   { label: 'Purchased', text: ({ purchasedAt }) => purchasedAt, kind: 'time' },
   { label: 'ID', text: ({ id }) => id, kind: 'code' },
 ];
@@ -46,7 +50,7 @@ const membershipColumns: readonly Column<OwnOrganization>[] = [
 ];
 
 const mailColumns: readonly Column<MailSummary>[] = [
-  { label: 'Mail', text: ({ template }) => template },
+  { label: 'Mail', text: ({ template }) => template, kind: 'word' },
   { label: 'To', text: ({ to }) => to },
   { label: 'Status', text: ({ status }) => status, kind: 'status' },
   { label: 'Created', text: ({ createdAt }) => createdAt, kind: 'time' },
@@ -57,7 +61,7 @@ const auditColumns: readonly Column<NamedRecord>[] = [
   { label: 'Event', text: ({ event }) => event, kind: 'code' },
   { label: 'By', text: writeNamedActor },
   { label: 'From', text: ({ ip }) => ip, kind: 'code' },
-  { label: 'Detail', text: ({ detail }) => writeDetail(detail) },
+  { label: 'Detail', text: writeNamedDetail },
 ];
 
 /** Their first records are searched for failed sign-ins. */

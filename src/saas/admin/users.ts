@@ -81,7 +81,7 @@ const columns: readonly Column<OperatedUser>[] = [
   { label: 'State', text: ({ state }) => state, only: 'csv' },
   { label: 'Access', text: ({ subscription: { status } }) => status, kind: 'status', only: 'page' },
   { label: 'Subscription', text: ({ subscription: { status } }) => status, only: 'csv' },
-  { label: 'Plan', text: ({ subscription: { plan } }) => plan },
+  { label: 'Plan', text: ({ subscription: { plan } }) => plan, kind: 'word' },
   { label: 'Registered', text: ({ createdAt }) => createdAt, kind: 'time', isSorted: true },
   { label: 'ID', text: ({ id }) => id, kind: 'code', only: 'csv' },
 ];

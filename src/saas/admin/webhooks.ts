@@ -46,7 +46,7 @@ export async function webhooksPlugin(
       { label: 'Received', text: ({ receivedAt }) => receivedAt, kind: 'time' },
       { label: 'Attempts', text: ({ attempts }) => attempts, kind: 'number' },
       { label: 'About', text: ({ about }) => about, kind: 'code' },
-      { label: 'ID', text: ({ id }) => id, href: ({ id }) => `webhooks/${id}`, kind: 'code' },
+      { label: 'ID', text: ({ id }) => id, kind: 'code' },
     ],
     item: events.schema,
     read: (query) => events.list(toEventQuery(query)),
@@ -65,7 +65,7 @@ export async function webhooksPlugin(
     view: ({ id, type, outcome, about, dashboardUrl, body, problem, ...event }) => ({
       title: type,
       facts: [
-        { label: 'Outcome', text: `${outcome}. ${meaningOf(outcome)}` },
+        { label: 'Outcome', state: outcome, text: meaningOf(outcome) ?? '' },
         { label: 'Received', time: event.receivedAt },
         { label: 'Attempts', text: String(event.attempts) },
         { label: 'Object', text: event.objectId, isCode: true },

@@ -4,6 +4,7 @@ import { access, type FastifyTypebox, requestSource } from '../../core/http/rout
 import { AppError } from '../../core/kernel/errors.js';
 import type { Invitations } from '../organizations/invitations.js';
 import type { PageContext } from './context.js';
+import { roleText } from './organization-views.js';
 import { EmptyBody, InvitationQuery } from './schemas.js';
 
 /** Below the account page. The link of an invitation appends its token. */
@@ -63,8 +64,11 @@ export async function invitationPlugin(
       home: publicUrl(),
     };
     try {
-      const invitation = await attempt;
-      return pages.send(reply, { template: 'user-invitation', view: { ...view, invitation } });
+      const { role, ...invitation } = await attempt;
+      return pages.send(reply, {
+        template: 'user-invitation',
+        view: { ...view, invitation: { ...invitation, role: roleText(role) } },
+      });
     } catch (error) {
       const problem = error instanceof AppError ? PROBLEMS[error.code] : undefined;
       if (problem === undefined) throw error;

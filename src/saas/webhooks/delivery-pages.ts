@@ -88,13 +88,13 @@ export async function deliveryPagesPlugin(
       return {
         title: delivery.event,
         facts: [
-          { label: 'Status', text: LABELS[status] },
+          { label: 'Status', state: status },
           { label: 'Attempts', text: String(delivery.attempts) },
           { label: 'Last result', text: delivery.lastResult },
           { label: 'Created', time: delivery.createdAt },
           { label: 'Next attempt', time: delivery.nextAttemptAt },
           { label: 'Completed', time: delivery.endedAt },
-          { label: 'webhook-id', text: delivery.webhookId, isCode: true },
+          { label: 'Message ID (webhook-id)', text: delivery.webhookId, isCode: true },
           { label: 'Endpoint', text: endpointId, isCode: true },
         ],
         actions: [

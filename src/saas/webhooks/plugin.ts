@@ -117,11 +117,11 @@ export async function webhookPagesPlugin(
     view: ({ id, url, state, events, ...endpoint }) => ({
       title: url,
       facts: [
-        { label: 'State', text: state },
+        { label: 'State', state },
         { label: 'Disabled because', text: endpoint.disabledReason },
         { label: 'URL', text: url },
         { label: 'Events', text: events.join(', ') || 'all' },
-        { label: 'Description', text: endpoint.description || '–' },
+        { label: 'Description', text: endpoint.description || null },
         { label: 'Last success', time: endpoint.lastSuccessAt },
         { label: 'Failing since', time: endpoint.failingSince },
         { label: 'Last failure', text: endpoint.lastFailure },

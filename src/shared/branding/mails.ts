@@ -4,6 +4,7 @@ import { Email } from '../../core/http/schemas.js';
 import { registerAction } from '../console-kit/actions.js';
 import type { Console } from '../console-kit/console.js';
 import { registerDetail } from '../console-kit/details.js';
+import { sentenceCase } from '../console-kit/marks.js';
 import type { Column } from '../console-kit/tables.js';
 import type { MailAdministration } from '../email/administration.js';
 
@@ -35,6 +36,7 @@ export const TEMPLATE_COLUMNS: readonly Column<TemplateRow>[] = [
   {
     label: 'Template',
     text: ({ name }) => name,
+    kind: 'word',
     href: ({ name, locale }) => `mails/templates/${name}${queryOf(locale)}`,
   },
   { label: 'Subject', text: ({ subject }) => subject },
@@ -68,7 +70,11 @@ export async function registerMailTemplates(
     item: Template,
     find: async ({ name = '' }, { locale }) => ({ name, ...(await mails.preview(name, locale)), locale }),
     view: ({ name, from, subject, text, locale }) => ({
-      title: `Template ${name}`,
+      title: sentenceCase(name),
+      tools: [
+        { href: `${name}/test`, label: 'Send a test e-mail' },
+        { href: `${name}/html${queryOf(locale)}`, label: 'Show as HTML' },
+      ],
       ...{ name, from, subject, text },
       query: queryOf(locale),
       periods: localeLinks(locales, locale),
@@ -85,7 +91,7 @@ export async function registerMailTemplates(
   await registerAction(fastify, console, {
     path: 'mails/templates/:name/test',
     section: 'branding',
-    title: ({ name }) => `Send ${name} as a test`,
+    title: ({ name }) => `Send “${sentenceCase(name)}” as a test`,
     consequences: 'The e-mail has sample values and is sent at once. Its links do not work.',
     button: 'Send',
     role: 'support',

@@ -30,9 +30,15 @@ export interface NamedRecord extends AuditView {
   names: ReadonlyMap<string, string>;
 }
 
+/** The IDs in a detail. */
+const IDS = /\b[a-z]{1,4}_[0-9a-f]{32}\b/g;
+
 /** Finds each name once; the store answers look-ups that arrive together in one query. */
 export async function withNames(records: readonly AuditView[], nameOf: NameOf): Promise<NamedRecord[]> {
-  const mentioned = records.flatMap(({ subject, by, actor }) => [subject, by, actor?.sub, actor?.client]);
+  const mentioned = records.flatMap(({ subject, by, actor, detail }) => [
+    ...[subject, by, actor?.sub, actor?.client],
+    ...(detail?.match(IDS) ?? []),
+  ]);
   const ids = [...new Set(mentioned)].filter((id) => typeof id === 'string');
   const found = await Promise.all(ids.map(async (id) => [id, await nameOf(id)] as const));
   const names = new Map(found.flatMap(([id, name]) => (name === null ? [] : [[id, name] as const])));
@@ -56,7 +62,6 @@ export const auditColumns = (pathOf: AuditListOptions['pathOf']): readonly Colum
   {
     label: 'Subject',
     text: ({ subject, names }) => namedIn(names, subject) ?? null,
-    detail: ({ subject, names }) => (names.has(subject ?? '') ? subject : null),
     href: ({ subject }) => pathOf(subject ?? ''),
     only: 'page',
   },
@@ -67,9 +72,15 @@ export const auditColumns = (pathOf: AuditListOptions['pathOf']): readonly Colum
     text: writeNamedActor,
   },
   { label: 'From', text: ({ ip }) => ip },
-  { label: 'Detail', text: ({ detail }) => writeDetail(detail), only: 'page' },
+  { label: 'Detail', text: writeNamedDetail, only: 'page' },
   { label: 'Detail', text: ({ detail }) => detail, only: 'csv' },
 ];
+
+/** As {@link writeDetail}, with names in place of IDs; others are shortened. */
+export function writeNamedDetail({ detail, names }: NamedRecord): string | null {
+  const written = writeDetail(detail);
+  return written?.replace(IDS, (id) => names.get(id) ?? `${id.slice(0, 12)}…${id.slice(-6)}`) ?? null;
+}
 
 /** The detail of a change as people read it: `plan: free → pro`, after what it is about. Every other detail is a text already. */
 export function writeDetail(detail: string | null): string | null {

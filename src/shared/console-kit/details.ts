@@ -33,8 +33,10 @@ export type DetailView = {
   subtitle?: string;
   /** Whether the initials of the title stand beside it. */
   isPerson?: boolean;
+  /** Whose initials stand there. Default: those of the title. */
+  initials?: string | undefined;
   /** What the operator wants to know first. */
-  answer?: { state: string; headline: string; detail: string };
+  answer?: DetailAnswer;
   facts: readonly DetailRow[];
   actions?: readonly DetailAction[];
   /** A button for a file whose creation the audit records; `token` is that of its form. */
@@ -45,10 +47,16 @@ export type DetailView = {
   note?: { text: string; by: string; at: string } | false;
   /** The pages before and after it in the list that `label` names. */
   neighbours?: { label: string; previous: string | false; next: string | false };
-  /** With the view of a table: see `tableOf`. More than three are shown one at a time, as tabs. */
+  /** With the view of a table: see `tableOf`. More than two are shown one at a time, as tabs. */
   tables?: readonly (TableText & ReturnType<typeof tableOf>)[];
   texts?: readonly { id: string; heading: string; text: string }[];
 };
+
+export interface DetailAnswer {
+  state: string;
+  headline: string;
+  detail: string;
+}
 
 export interface DetailAction {
   href: string;
@@ -132,11 +140,13 @@ export interface DetailRow {
   href?: string | null;
   /** Whether the text is an identifier. */
   isCode?: boolean;
+  /** Stands as a coloured word before the text. */
+  state?: string;
 }
 
 /** The view of `console-detail.html`, where a missing value must not be taken from the page. */
 function completed(
-  { facts, actions = [], tables = [], timeline = [], isPerson, ...view }: DetailView,
+  { facts, actions = [], tables = [], timeline = [], isPerson, initials, ...view }: DetailView,
   tab: string | undefined,
   own: string,
 ): View {
@@ -157,7 +167,7 @@ function completed(
     neighbours: false,
     texts: [],
     ...view,
-    initials: isPerson === true && initialsOf(view.title),
+    initials: isPerson === true && initialsOf(initials ?? view.title),
     tools: toolsOf(actions),
     tabs: hasTabs && [
       { href: own, label: 'Summary', isCurrent: isSummary },
@@ -173,14 +183,19 @@ function completed(
     timeline,
     facts: facts
       .filter(({ text, time }) => text !== null && time !== null)
-      .map((fact) => ({ ...fact, isPlain: !fact.isCode && !fact.time })),
+      .map(({ state = false, text = '', ...fact }) => ({
+        ...fact,
+        state,
+        text,
+        isPlain: !fact.isCode && !fact.time,
+      })),
     tables: current ? [current] : hasTabs ? [] : named,
     isBeside: isSummary && (timeline.length > 0 || view.answer !== undefined),
   };
 }
 
 /** More tables than these are shown one at a time. */
-const MAX_TABLES = 3;
+const MAX_TABLES = 2;
 /** More buttons than these become a menu. */
 const MAX_BUTTONS = 2;
 const LAST_MENU = 'More';

@@ -82,7 +82,7 @@ export const figureViews = (figures: readonly ShownFigure[], root: string) =>
     label,
     value,
     change,
-    direction: isUp === isGoodUp ? 'up' : 'down',
+    direction: isUp === null ? '' : isUp === isGoodUp ? 'up' : 'down',
     arrow: isUp === null ? '' : isUp ? '▲' : '▼',
     spark: sparklineOf(values),
     href: path === undefined ? false : root + path,

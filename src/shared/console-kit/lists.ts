@@ -278,6 +278,7 @@ function sendPage<Item>(
   };
   const first = query.after === undefined ? 1 : Number((request.query as { row?: string }).row ?? 1);
   const last = first + page.items.length - 1;
+  const isWhole = !isNarrowed && first === 1 && page.items.length > 0 && page.next === null;
   return console.send(request, reply, {
     template: 'console-list',
     section,
@@ -288,7 +289,7 @@ function sendPage<Item>(
         ...links.map(({ path, label }, index) => ({
           href: root + withParameters(path, query.parameters),
           label,
-          isPrimary: index === 0 && !label.startsWith('Back'),
+          isPrimary: index === 0 && path.endsWith('/create'),
         })),
         ...(isNarrowed && page.items.length > 0 && bulk.length > 0
           ? [menuOf(bulk, `${root}${path}/all`, chosen)]
@@ -307,7 +308,7 @@ function sendPage<Item>(
       ...tableOf(columns, page.items, root),
       note: page.note,
       empty: isNarrowed ? 'Nothing matches. Check the spelling or clear the search.' : empty,
-      total,
+      total: total ?? (isWhole ? withSeparators(last) : undefined),
       position: page.items.length > 0 && `${first}–${last}`,
       hasFooter: page.items.length > 0 || query.after !== undefined || page.next !== null,
       firstHref: query.after === undefined ? undefined : href(''),

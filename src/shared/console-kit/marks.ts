@@ -20,9 +20,9 @@ const NAMES: Record<string, string> = { none: 'Free', trialing: 'Trial' };
 /** A state as a word for people. */
 export const nameOfState = (state: string): string => NAMES[state] ?? sentenceCase(state);
 
-/** `past_due` becomes `Past due`. */
+/** `past_due` becomes `Past due`, `password-reset` `Password reset`. */
 export const sentenceCase = (text: string): string => {
-  const spaced = text.replaceAll(/[_.]/g, ' ');
+  const spaced = text.replaceAll(/[_.-]/g, ' ');
   return spaced.charAt(0).toUpperCase() + spaced.slice(1);
 };
 

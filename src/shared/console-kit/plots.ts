@@ -38,11 +38,12 @@ export interface Series {
 /** There are as many colours in `style.css`. */
 export const MAX_SERIES = 8;
 
-/** Units of the view box. The page scales a plot to between 300 and 500 pixels, in which the text stays legible. */
-const WIDTH = 360;
-const HEIGHT = 200;
-const WIDE = 720;
-const WIDE_HEIGHT = 250;
+/** Units of the view box, which the page scales so little that the text stays legible. A telephone shows `narrow` in place of `wide`. */
+const SIZES = {
+  small: { width: 360, height: 200, className: 'plot' },
+  wide: { width: 720, height: 250, className: 'plot-wide' },
+  narrow: { width: 360, height: 220, className: 'plot-narrow' },
+};
 const FONT_SIZE = 12;
 
 const MAX_TICKS = 4;
@@ -62,14 +63,23 @@ export function renderPlot(timeSeries: TimeSeries) {
   const series = filled.length > 0 ? filled : coloured.slice(0, 1);
   const shown = { ...timeSeries, series };
   const summary = summarize(shown);
-  return { svg: draw(shown, summary), summary, table: tabulate(shown) };
+  const svg = shown.wide
+    ? draw(shown, summary, 'wide') + draw(shown, summary, 'narrow')
+    : draw(shown, summary, 'small');
+  return { svg: legendOf(shown) + svg, summary, table: tabulate(shown) };
 }
 
 type Coloured = Omit<TimeSeries, 'series'> & { series: readonly (Series & { colour: string })[] };
 
-function draw({ unit, days, series, shape, bound, wide }: Coloured, summary: string): string {
+const coloursOf = ({ series }: Coloured) => ({
+  type: 'ordinal' as const,
+  domain: series.map(({ name }) => name),
+  range: series.map(({ colour }) => colour),
+});
+
+function draw(shown: Coloured, summary: string, size: keyof typeof SIZES): string {
+  const { unit, days, series, shape, bound, wide } = shown;
   const names = series.map(({ name }) => name);
-  const color = { type: 'ordinal' as const, domain: names, range: series.map((one) => one.colour) };
   const points = series.flatMap(({ name, values }) =>
     days.map((day, index) => ({ name, day, value: values[index] ?? null })),
   );
@@ -99,15 +109,13 @@ function draw({ unit, days, series, shape, bound, wide }: Coloured, summary: str
   const plot: Drawing = asDrawing(
     Plot.plot({
       document,
-      width: wide ? WIDE : WIDTH,
-      height: wide ? WIDE_HEIGHT : HEIGHT,
+      ...SIZES[size],
       marginTop: 28,
       marginRight: 16,
       marginBottom: 28,
       marginLeft: 48,
-      className: wide ? 'plot-wide' : 'plot',
       ariaLabel: summary,
-      color,
+      color: coloursOf(shown),
       x: {
         type: shape === 'stacked' ? 'band' : 'point',
         domain: days,
@@ -132,10 +140,15 @@ function draw({ unit, days, series, shape, bound, wide }: Coloured, summary: str
   // Its text is the label of the whole; groups must not have one.
   for (const group of plot.querySelectorAll('g[aria-label]')) group.removeAttribute('aria-label');
   plot.setAttribute('font-size', String(FONT_SIZE));
+  return withoutStyles(plot.outerHTML);
+}
+
+/** Empty for a single series. */
+function legendOf(shown: Coloured): string {
+  if (shown.series.length === 1) return '';
   // `document` is missing in the types of the library.
-  const legendOptions = { document, color, className: 'legend' };
-  const legend = series.length > 1 ? asDrawing(Plot.legend(legendOptions)).outerHTML : '';
-  return withoutStyles(legend + plot.outerHTML);
+  const options = { document, color: coloursOf(shown), className: 'legend' };
+  return withoutStyles(asDrawing(Plot.legend(options)).outerHTML);
 }
 
 /** What is used of an element. The types of browsers, which those of the library name, may be missing or empty. */

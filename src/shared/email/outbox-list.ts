@@ -82,13 +82,22 @@ export function outboxList(
     intro: 'Completed e-mails are deleted after 30 days.',
     filters: [{ name: 'status', label: 'Status', options: STATUSES }],
     columns: [
-      { label: 'E-mail', text: ({ template }) => template, ...(mailHref && { href: mailHref }) },
+      {
+        label: 'E-mail',
+        text: ({ template }) => template,
+        kind: 'word',
+        ...(mailHref && { href: mailHref }),
+      },
       { label: 'To', text: ({ to }) => to },
       ...(userHref ? [user] : []),
       { label: 'Status', text: ({ status }) => status, kind: 'status' },
       { label: 'Attempts', text: ({ attempts }) => attempts, kind: 'number' },
       { label: 'Reason', text: ({ reason }) => reason },
-      { label: 'Age', text: ({ createdAt }) => ageOf(clock.now() - Date.parse(createdAt)), kind: 'number' },
+      {
+        label: 'Age',
+        text: ({ createdAt }) => ageOf(clock.now() - Date.parse(createdAt)),
+        only: 'csv',
+      },
       { label: 'Created', text: ({ createdAt }) => createdAt, kind: 'time' },
     ],
     async read({ search, filters, after, limit }: ListQuery) {

@@ -84,8 +84,8 @@ t.test('the operator lists payments with amounts in their currency', async (t) =
     { id: 'in_1', status: 'paid', amount: 1200, currency: 'jpy' },
   ]);
   const { text } = await get(app, '/admin/payments');
-  t.match(text, '29.00 EUR');
-  t.match(text, '1200 JPY');
+  t.match(text, '€29.00');
+  t.match(text, '¥1,200');
   t.same(
     (await itemsOf(app, '/admin/api/payments?status=failed')).map(({ id }: { id: string }) => id),
     ['in_2'],

@@ -76,7 +76,7 @@ t.test('the page of a user shows the account and everything stored about it', as
   t.match(text, 'Ada &lt;b&gt;');
   t.match(text, /Signed up[\s\S]*E-mail “Welcome”/, 'the timeline');
   t.match((await get(app, `/admin/users/${ada.id}?tab=audit`)).text, 'user.registered');
-  t.match((await get(app, `/admin/users/${ada.id}?tab=e-mails`)).text, 'welcome');
+  t.match((await get(app, `/admin/users/${ada.id}?tab=e-mails`)).text, 'Welcome');
   t.equal((await get(app, `/admin/users/${ada.id}?tab=none`)).status, 200, 'an unknown part is the summary');
   const user = await userOf(app, ada.id);
   t.match(user, { id: ada.id, name: 'Ada <b>', state: 'active', emailVerified: false, customers: [] });

@@ -53,7 +53,7 @@ t.test('each e-mail is shown in a frame that runs nothing, in the chosen languag
   const app = await saasApp(t);
   const list = decodeEntities((await app.admin('GET', '/admin/branding?locale=de')).text);
   const subject = createMessages().catalogue('de').text('mail.welcome.subject', { siteName: 'SaaS' });
-  t.match(rowOf(list, 'welcome'), subject);
+  t.match(rowOf(list, 'Welcome'), subject);
   t.match(list, 'href="./mails/templates/welcome?locale=de"');
   const { text, headers } = await app.admin('GET', '/admin/mails/templates/welcome?locale=de');
   const page = decodeEntities(text);
