@@ -14,7 +14,7 @@ import type { OperatedOrganization } from '../organizations/administration.js';
 import type { Invitation, Member } from '../organizations/schemas.js';
 import { subscriptionLinks } from './billing-actions.js';
 import type { AdminServices } from './services.js';
-import { accessOf, planFacts } from './user-page.js';
+import { accessOf, limitView, planFacts } from './user-page.js';
 import { LISTED, section, sectionsOfOwner } from './user-sections.js';
 import { isCustomerId } from './users.js';
 
@@ -101,7 +101,8 @@ export async function organizationsPlugin(fastify: FastifyTypebox, services: Adm
           state === 'active'
             ? accessOf(organization, held.items)
             : { state, headline: 'The organization is being deleted', detail: '' },
-        facts: [...factsOf(organization), ...planFacts(organization, { limits, customers })],
+        facts: [...factsOf(organization), ...planFacts(organization, customers)],
+        limits: limits.map(limitView),
         actions: [...linksTo(organization, services), ...subscriptionLinks(held.items, root)],
         tables,
       };

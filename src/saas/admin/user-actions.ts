@@ -316,8 +316,8 @@ export const grantForm = (plans: ReadonlySet<string> | undefined) => ({
     {
       name: 'until',
       label: 'Last day',
-      hint: 'In UTC. Empty: until you withdraw the plan.',
-      type: 'date' as const,
+      hint: 'In UTC, like 2027-01-31. Empty: until you withdraw the plan.',
+      maxLength: 10,
     },
   ],
 });

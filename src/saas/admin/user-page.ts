@@ -119,7 +119,8 @@ export async function userPagePlugin(fastify: FastifyTypebox, services: AdminSer
           previous: previous ?? false,
           next: next ?? false,
         },
-        facts: [...factsOf(user, services), ...planFacts(user, user)],
+        facts: [...factsOf(user, services), ...planFacts(user, user.customers)],
+        limits: user.limits.map(limitView),
         actions: [...linksTo(user, services), ...subscriptionLinks(held.items, root)],
         download: {
           label: 'Export all data as JSON',
@@ -237,7 +238,7 @@ const LONG_DAY = new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeZone:
 /** The plan of a user or an organization, with what is used of it. */
 export const planFacts = (
   { subscription, granted }: Pick<OperatedOrganization, 'subscription' | 'granted'>,
-  { limits, customers }: Pick<UserDetails, 'limits' | 'customers'>,
+  customers: UserDetails['customers'],
 ): DetailRow[] => [
   {
     label: 'Subscription',
@@ -245,12 +246,15 @@ export const planFacts = (
     text: subscription.status === 'none' ? '' : sentenceCase(subscription.plan),
   },
   { label: 'Granted plan', text: writeGrant(granted) },
-  { label: 'Limits', text: limits.map(writeLimit).join(', ') || null },
   ...customers.map(({ id, dashboardUrl: href }) => ({ label: 'Customer', text: id, isCode: true, href })),
 ];
 
-const writeLimit = ({ name, limit, used, credits }: Static<typeof UsedLimit>): string =>
-  `${name} ${used} of ${limit ?? 'any number'}${credits > 0 ? ` and ${credits} credits` : ''}`;
+export const limitView = ({ name, limit, used, credits }: Static<typeof UsedLimit>) => ({
+  label: name,
+  text: `${used} of ${limit ?? 'any number'}${credits > 0 ? ` and ${credits} credits` : ''}`,
+  used,
+  most: limit,
+});
 
 const writeGrant = (granted: OperatedUser['granted']): string | null => {
   if (granted === null) return null;

@@ -67,7 +67,7 @@ export async function invitationPlugin(
       const { role, ...invitation } = await attempt;
       return pages.send(reply, {
         template: 'user-invitation',
-        view: { ...view, invitation: { ...invitation, role: roleText(role) } },
+        view: { ...view, invitation, role: roleText(role) },
       });
     } catch (error) {
       const problem = error instanceof AppError ? PROBLEMS[error.code] : undefined;

@@ -43,6 +43,8 @@ export type DetailView = {
   download?: { action: string; label: string; token: string };
   /** What happened, the newest first. */
   timeline?: readonly TimelineEntry[];
+  /** What is used of limits; `most` is null without one. */
+  limits?: readonly { label: string; text: string; used: number; most: number | null }[];
   /** What operators have written about it. */
   note?: { text: string; by: string; at: string } | false;
   /** The pages before and after it in the list that `label` names. */
@@ -163,6 +165,7 @@ function completed(
     subtitle: false,
     answer: false,
     download: false,
+    limits: [],
     note: false,
     neighbours: false,
     texts: [],

@@ -37,7 +37,7 @@ t.test('a user reads an invitation, which changes nothing, and accepts it', asyn
   for (let times = 0; times < 2; times++) {
     const page = await visitor.get(link);
     t.match([page.status, titleOf(page)], [200, sentence('user-invitation.title')]);
-    t.match(page.body, /<strong>Analytical Engines<\/strong>.*<strong>admin<\/strong>/);
+    t.match(page.body, /<strong>Analytical Engines<\/strong>.*<strong>Admin<\/strong>/);
     t.match(page.body, `<strong>${EMAIL}</strong>`, 'who is signed in');
     t.notMatch(page.body, /<script|(?:src|href)="http/, 'nothing of another site learns the token');
     t.same(await members(), ['owner@example.test owner']);
