@@ -23,6 +23,10 @@ export async function logoutFailuresPlugin(
   { console, sources }: ConsoleServices,
 ): Promise<void> {
   const { logoutFailures, clients, audit } = sources;
+  const withClient = async (failure: LogoutFailure): Promise<ListedFailure> => ({
+    ...failure,
+    client: await clients.find(failure.clientId),
+  });
 
   registerList<ListedFailure>(fastify, console, {
     path: LOGOUT_FAILURES,
@@ -55,9 +59,7 @@ export async function logoutFailuresPlugin(
     ],
     async read({ after, limit }) {
       const { items, next } = await logoutFailures.list({ after, limit });
-      const ids = [...new Set(items.map(({ clientId }) => clientId))];
-      const found = new Map(await Promise.all(ids.map(async (id) => [id, await clients.find(id)] as const)));
-      return { items: items.map((one) => ({ ...one, client: found.get(one.clientId) ?? null })), next };
+      return { items: await Promise.all(items.map(withClient)), next };
     },
     empty: 'Every application has been told so far.',
   });
@@ -71,7 +73,7 @@ export async function logoutFailuresPlugin(
     async find({ id = '' }) {
       const failure = await logoutFailures.find(id);
       if (!failure) throw httpErrors.NOT_FOUND();
-      return { ...failure, client: await clients.find(failure.clientId) };
+      return withClient(failure);
     },
     async run({ id, clientId, sub }, _, by) {
       const record = audit.entry({

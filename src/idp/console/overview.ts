@@ -131,17 +131,14 @@ const signInFigure = (label: string, outcome: 'succeeded' | 'failed', values: re
   });
 
 /** The variable of the current key of each algorithm. */
-const VARIABLES: Readonly<Record<string, string>> = { EdDSA: 'IDP_ED25519_SEED', ES256: 'IDP_ES256_KEY' };
+const VARIABLES = { EdDSA: 'IDP_ED25519_SEED', ES256: 'IDP_ES256_KEY' };
 
 function nextSteps(keys: ConsoleSources['keys']) {
-  const algorithms = [...new Set(keys.map(({ algorithm }) => algorithm))];
-  return algorithms.map((algorithm) => ({
-    label: `What a rotation of the ${algorithm} key does next`,
-    text: nextStep(
-      VARIABLES[algorithm] ?? '',
-      keys.filter((key) => key.algorithm === algorithm).map(({ use }) => use),
-    ),
-  }));
+  return Object.entries(VARIABLES).flatMap(([algorithm, name]) => {
+    const uses = keys.filter((key) => key.algorithm === algorithm).map(({ use }) => use);
+    const label = `What a rotation of the ${algorithm} key does next`;
+    return uses.length === 0 ? [] : [{ label, text: nextStep(name, uses) }];
+  });
 }
 
 /** @param name the variable of the current key */

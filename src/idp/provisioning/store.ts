@@ -64,8 +64,8 @@ export interface PrincipalDocument {
   emailVerifiedAt?: number;
   /** When an operator gave an existing account another address: until that is verified, no link for a password is mailed. */
   emailSetAt?: number;
-  /** The last used link. Until its expiry, the request that has used it can be repeated. */
-  usedLink?: UsedPrincipalLink;
+  /** The last used link. Until its expiry, the request that has used it can be repeated. `setup`: to make the first operator. */
+  usedLink?: UsedLink & { purpose: 'setup' | 'invitation' | 'reset' | 'verification' };
   /** Present when the principal was invited, so that the operator chose the handle. */
   invitedAt?: number;
   /** The client to which the person continues from the invitation. */
@@ -96,11 +96,6 @@ export interface PrincipalDocument {
   operatorLinkHash?: string;
   createdAt: number;
   updatedAt: number;
-}
-
-export interface UsedPrincipalLink extends UsedLink {
-  /** `setup`: to make the first operator. */
-  purpose: 'setup' | 'invitation' | 'reset' | 'verification';
 }
 
 export interface AgentKey {
