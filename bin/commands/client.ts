@@ -171,14 +171,13 @@ async function create(
   if (!redirectUris && !options.device) {
     command.error('error: redirect URIs are missing, like https://app.example.com/callback');
   }
-  const {
-    name = '',
-    postLogoutRedirectUris = [],
-    principalKinds = [...KINDS],
-    ...given
-  } = fieldsOf(options, command);
+  const given = fieldsOf(options, command);
   const input = {
-    ...{ ...given, name, postLogoutRedirectUris, principalKinds, redirectUris: redirectUris ?? [] },
+    ...given,
+    name: given.name ?? '',
+    redirectUris: redirectUris ?? [],
+    postLogoutRedirectUris: given.postLogoutRedirectUris ?? [],
+    principalKinds: given.principalKinds ?? [...KINDS],
     isPublic: options.public === true,
     trusted: options.trusted === true,
     strict: options.strict === true,

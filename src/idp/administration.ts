@@ -49,7 +49,13 @@ export async function openProvisioning(warn: (message: string) => void, { create
   const { publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes } = idpSchema.properties;
   const { trustedEmailDomains } = idpSchema.properties;
   const { values, production } = resolveStore('idp', {
-    ...{ port, publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes, trustedEmailDomains },
+    port,
+    publicUrl,
+    es256Key,
+    emailApiKey,
+    emailSmtpUrl,
+    nativeSchemes,
+    trustedEmailDomains,
   });
   const store = await (create ? openStore : openExistingStore)(values.databaseUri);
   const base = values.publicUrl ?? (await createLastKnownAddress(store).recall());
