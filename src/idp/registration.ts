@@ -48,10 +48,7 @@ export async function openRegistration(
   return createRegistrationModule(context, {
     ...accepted,
     isOpen: values.mcp,
-    hosts: {
-      allowed: values.clientIdMetadataHosts,
-      denied: values.clientIdMetadataDeniedHosts ?? [],
-    },
+    hosts: { allowed: values.clientIdMetadataHosts, denied: values.clientIdMetadataDeniedHosts ?? [] },
     idProblem: (text) => metadataIdProblem(text, values.loopbackDocuments),
     rules: {
       redirectUri: (uri) => redirectUriProblem(uri, strict),

@@ -57,19 +57,13 @@ export function logConfiguration(
 }
 
 /** The part of the response rules that depends on the host context. */
-export function responseRules({
-  lifecycle,
-  publicUrl,
-  outages,
-  requestId,
-}: HostContext): Omit<ResponseRules, 'renderError'> {
-  return {
+export const responseRules = ({ lifecycle, publicUrl, outages, requestId }: HostContext) =>
+  ({
     requestId,
     outages,
     isDraining: () => lifecycle.draining,
     https: () => publicUrl.get().startsWith('https:'),
-  };
-}
+  }) satisfies Partial<ResponseRules>;
 
 /** The context in one of the servers, whose request IDs do not come from clients. */
 export function serverContext(publicUrl: string | undefined, port: number, path = ''): HostContext {

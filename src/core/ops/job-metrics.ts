@@ -52,10 +52,7 @@ export function measureJobs(metrics: Metrics, { leases, entries, clock }: JobMea
       const { items } = await leases.page({ sort: 'id', limit: MAX_LEASES });
       return items
         .filter(({ id }) => entries.has(id))
-        .map(({ id, dueAt }) => ({
-          labels: { task: id },
-          value: Math.max(0, clock.now() - dueAt) / SECOND,
-        }));
+        .map(({ id, dueAt }) => ({ labels: { task: id }, value: Math.max(0, clock.now() - dueAt) / SECOND }));
     },
   );
   metrics.storeGauge(

@@ -71,13 +71,8 @@ export function purgeExpired(
 }
 
 /** Counts the documents that `purgeExpired` would delete, up to `limit`. */
-export function countExpired(
-  documents: Pick<Expiring, 'count'>,
-  now: number,
-  limit: number,
-): Promise<number> {
-  return documents.count(expiredAt(now), limit);
-}
+export const countExpired = (documents: Pick<Expiring, 'count'>, now: number, limit: number) =>
+  documents.count(expiredAt(now), limit);
 
 const expiredAt = (now: number) => ({ expiresAt: { lte: now - PURGE_MARGIN_MS } });
 

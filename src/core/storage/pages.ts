@@ -18,11 +18,7 @@ export async function* pagesOf<T extends { id: string }>(
 ): AsyncGenerator<T[], void, undefined> {
   let after: string | null | undefined;
   while (after !== null) {
-    const page = await collection.page({
-      ...query,
-      limit,
-      ...(after !== undefined && { after }),
-    });
+    const page = await collection.page({ ...query, limit, ...(after !== undefined && { after }) });
     yield page.items;
     after = page.next;
   }

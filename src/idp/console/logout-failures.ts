@@ -50,11 +50,7 @@ export async function logoutFailuresPlugin(
         text: ({ dueAt }) => (dueAt === undefined ? 'given up' : 'retrying'),
         kind: 'status',
       },
-      {
-        label: 'Next attempt',
-        text: ({ dueAt }) => toTimestampOrNull(dueAt),
-        kind: 'time',
-      },
+      { label: 'Next attempt', text: ({ dueAt }) => toTimestampOrNull(dueAt), kind: 'time' },
       { label: 'Retry', text: () => 'Retry now', href: ({ id }) => `${LOGOUT_FAILURES}/${id}/retry` },
     ],
     async read({ after, limit }) {

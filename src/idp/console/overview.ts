@@ -33,10 +33,7 @@ export async function overviewPlugin(fastify: FastifyTypebox, services: ConsoleS
 
   fastify.get(
     '/',
-    {
-      config: console.config,
-      schema: { querystring: Type.Object({ done: Done, period: PeriodQuery }) },
-    },
+    { config: console.config, schema: { querystring: Type.Object({ done: Done, period: PeriodQuery }) } },
     async (request, reply) => {
       const root = rootOf(request);
       const { period: name = DEFAULT_PERIOD } = request.query;

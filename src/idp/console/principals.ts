@@ -131,11 +131,7 @@ export async function principalListsPlugin(
         text: (principal) => (links.hasExpired(principal) ? 'expired' : 'open'),
         kind: 'status',
       },
-      {
-        label: 'Link expires',
-        text: ({ linkExpiresAt }) => toTimestampOrNull(linkExpiresAt),
-        kind: 'time',
-      },
+      { label: 'Link expires', text: ({ linkExpiresAt }) => toTimestampOrNull(linkExpiresAt), kind: 'time' },
       {
         label: 'Send again',
         text: () => 'New link',

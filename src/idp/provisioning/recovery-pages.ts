@@ -41,10 +41,7 @@ async function forgotPasswordPages(
   { recovery, pages, issuer }: RouteServices & { recovery: Recovery },
 ): Promise<void> {
   const path = () => `${mountPath(issuer())}/account/forgot-password`;
-  const formOf = (handle = ''): Page => ({
-    template: 'forgot-password',
-    view: { action: path(), handle },
-  });
+  const formOf = (handle = ''): Page => ({ template: 'forgot-password', view: { action: path(), handle } });
 
   fastify.get('/account/forgot-password', { config: CONFIG }, (_request, reply) =>
     pages.send(reply, formOf()),

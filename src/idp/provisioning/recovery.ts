@@ -43,11 +43,7 @@ export function createRecovery(
         const account = await addresses.accountOf(name);
         if (!(await throttle.tryCountKey(RESETS, account, ip))) return;
         const found = await principals.findOne({ handle: account });
-        await audit.recordFailure({
-          event: 'password.forgotten',
-          ip,
-          ...(found && { subject: found.id }),
-        });
+        await audit.recordFailure({ event: 'password.forgotten', ip, ...(found && { subject: found.id }) });
         if (!found || addressOf(found) === undefined) return;
         // The operator may have mistyped it, and its owner has not proven the account.
         if (found.emailSetAt !== undefined && found.emailVerifiedAt === undefined) return;

@@ -140,10 +140,7 @@ export const PrincipalQuery = Type.Object({
   after: After,
 });
 
-export const PrincipalList = Type.Object({
-  principals: Type.Array(PrincipalView),
-  next: Next,
-});
+export const PrincipalList = Type.Object({ principals: Type.Array(PrincipalView), next: Next });
 
 /** The form of the page behind a link. */
 export const LinkBody = Closed({
@@ -323,10 +320,7 @@ export const ClientAnswer = Type.Object({
 
 export const ClientQuery = Type.Object({ after: After });
 
-export const ClientList = Type.Object({
-  clients: Type.Array(Type.Object(client)),
-  next: Next,
-});
+export const ClientList = Type.Object({ clients: Type.Array(Type.Object(client)), next: Next });
 
 /** The grant types of every client, and the one that the operator allows (RFC 7591 §2, RFC 8628 §3.4). */
 const GRANT_TYPES = ['authorization_code', 'refresh_token'];
