@@ -162,7 +162,7 @@ fastify.saas.events.on('user.registered', ({ id, at, userId, user }) => {});
 \`\`\`
 
 Each has \`id\` and \`at\` (ISO 8601). The types are in [SaasEvents](api.md#saasevents). Listeners are called after the commit of the change, which stores the event for
-[webhooks](../saas/webhooks.md), too: a process that is killed in between calls no listener, but the webhook is sent. More: [Accounts](../saas/accounts.md#events),
+[webhooks](../saas/webhooks.md), too: a process that is killed in between calls no listener, but the webhook is sent. More: [Accounts](../saas/user-events.md#events),
 [Billing](../saas/billing-webhooks.md#events-for-your-code), [Organizations](../saas/organizations.md).
 
 ${table(['Event', 'Meaning', 'Fields'], rows)}`;

@@ -17,32 +17,19 @@ import { blocksOf, readPage } from '../../package/documents/blocks.js';
 import { type Application, EXPO, FRAMEWORKS } from './table.js';
 
 /**
- * The applications of docs/saas/frameworks.md, docs/saas/server-sessions.md and docs/saas/expo.md, from their code blocks to the sign-out in a browser: built without secrets, and
- * started as in production, behind a proxy with TLS.
+ * The applications of the pages about frameworks (docs/saas/nextjs.md and so on) and of docs/saas/expo.md, from their code blocks to
+ * the sign-out in a browser: built without secrets, and started as in production, behind a proxy with TLS.
  */
 
 const archive = await pack(t);
 
-const isWholePage = ({ page, heading }: Application): boolean => readPage(page).startsWith(`# ${heading}\n`);
-
-/** The text of a section, or of the page. */
-function sectionOf(application: Application): string {
-  const text = readPage(application.page);
-  if (isWholePage(application)) return text;
-  return text.split(`\n## ${application.heading}\n`)[1]?.split('\n## ')[0] ?? '';
-}
-
-/** The files of a section, by the path in the comment of their first lines. */
-function filesOf(application: Application): Record<string, string> {
-  const blocks = blocksOf(application.page);
+/** The files of a page, by the path in the comment of their first lines. */
+function filesOf({ page }: Application): Record<string, string> {
   const files: Record<string, string> = {};
-  const isWhole = isWholePage(application);
-  for (const { text } of blocks.filter(({ heading }) => isWhole || heading === application.heading)) {
+  for (const { text } of blocksOf(page)) {
     const path = /^(?:---\n)?(?:\/\/|<!--) \.\/(\S+)/.exec(text)?.[1];
     if (path) files[path] = text;
   }
-  const backend = /The backend is\s+`\.\/(\S+)`/.exec(sectionOf(application))?.[1];
-  if (backend) files[backend] = blocks.find((block) => block.heading === '')?.text ?? '';
   return files;
 }
 
@@ -70,7 +57,7 @@ async function build(t: Test, application: Application): Promise<string> {
   const { heading, packages, files, main, overrides } = application;
   const cwd = temporaryFolder(t);
   const exact = Object.values(packages).filter((version) => /^\d/.test(version));
-  for (const version of exact) t.match(sectionOf(application), version, `the page names ${version}`);
+  for (const version of exact) t.match(readPage(application.page), version, `the page names ${version}`);
   const manifest = { private: true, type: 'module', main, dependencies: packages, overrides };
   const all = { 'package.json': JSON.stringify(manifest), ...files, ...completed(filesOf(application)) };
   for (const [path, text] of Object.entries(all)) {

@@ -2,7 +2,7 @@
 export interface Application {
   /** With the files. */
   page: string;
-  /** Of the section, or of the page. */
+  /** The title of the page. */
   heading: string;
   /** The page names the exact versions. */
   packages: Record<string, string>;
@@ -45,7 +45,7 @@ export default defineConfig({ plugins: [${plugin}] });
 
 export const FRAMEWORKS: Framework[] = [
   {
-    page: 'docs/saas/server-sessions.md',
+    page: 'docs/saas/nextjs.md',
     heading: 'Next.js',
     packages: {
       next: '16.4.6',
@@ -63,7 +63,7 @@ export const FRAMEWORKS: Framework[] = [
     hasAction: true,
   },
   {
-    page: 'docs/saas/frameworks.md',
+    page: 'docs/saas/sveltekit.md',
     heading: 'SvelteKit',
     packages: {
       '@sveltejs/kit': '3.2.0',
@@ -84,7 +84,7 @@ export const FRAMEWORKS: Framework[] = [
     },
   },
   {
-    page: 'docs/saas/frameworks.md',
+    page: 'docs/saas/astro.md',
     heading: 'Astro',
     packages: { astro: '7.3.5', '@astrojs/node': '11.1.6' },
     build: ['astro', 'build'],
@@ -92,7 +92,7 @@ export const FRAMEWORKS: Framework[] = [
     files: {},
   },
   {
-    page: 'docs/saas/frameworks.md',
+    page: 'docs/saas/react-router.md',
     heading: 'React Router',
     packages: {
       'react-router': '8.4.0',
@@ -113,7 +113,7 @@ export const FRAMEWORKS: Framework[] = [
     },
   },
   {
-    page: 'docs/saas/frameworks.md',
+    page: 'docs/saas/nuxt.md',
     heading: 'Nuxt',
     packages: { nuxt: '4.5.2', vite: '8.2.0' },
     overrides: { vite: '8.2.0' },
@@ -122,7 +122,7 @@ export const FRAMEWORKS: Framework[] = [
     files: { 'app/app.vue': '<template><NuxtPage /></template>\n' },
   },
   {
-    page: 'docs/saas/frameworks.md',
+    page: 'docs/saas/nest.md',
     heading: 'Nest',
     packages: {
       '@nestjs/core': '12.5.1',
@@ -152,7 +152,7 @@ export const FRAMEWORKS: Framework[] = [
     },
   },
   {
-    page: 'docs/saas/frameworks.md',
+    page: 'docs/saas/vite-react.md',
     heading: 'Vite and React',
     packages: {
       vite: '8.4.0',

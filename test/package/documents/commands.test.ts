@@ -107,7 +107,7 @@ t.test('the application of docs/start.md gets a user, a subscription and an agen
   t.equal((await fetch(`http://localhost:${port}/account/sign-up`)).status, 200);
   t.equal((await fetch(`http://localhost:${port}/admin`)).status, 401);
 
-  const tryIt = here(commandsIn('docs/saas/agents-in-your-api.md', 'Try it'));
+  const tryIt = here(commandsIn('docs/saas/agents-own-provider.md', 'Try it'));
   const [beforehand = '', redemption = ''] = tryIt.split('code=ac_…\n');
   // What the shell of a reader keeps until the person has allowed the access.
   const kept = ['agent', 'runner'];
@@ -321,7 +321,7 @@ t.test('the commands about a user work as printed beside a running saas-backend'
   t.equal(registered.status, 201);
   const pasted = (commands: string) => paste(t, commands, env, cwd);
 
-  t.match(await pasted(commandsIn('docs/saas/accounts.md', 'Suspension')), /state +suspended/);
+  t.match(await pasted(commandsIn('docs/saas/suspend-delete-export.md', 'Suspension')), /state +suspended/);
   t.match(await pasted(commandsIn('docs/saas/billing-plans.md', 'Grants')), /pro \(granted\)/);
   const trial = 'Without an account of Stripe';
   const script = blocksOf('docs/saas/billing.md').find(
@@ -347,6 +347,9 @@ t.test('the commands about a user work as printed beside a running saas-backend'
   t.match(await pasted(commandsIn('docs/saas/migrate-better-auth.md')), /1/);
   t.match(await pasted(commandsIn('docs/saas/migrate-supabase.md')), /1/);
   t.match(await pasted(commandsIn('docs/saas/existing-users.md')), /1/);
+  t.match(await pasted(commandsIn('docs/saas/import-users.md')), /1/);
+  const signUp = commandsIn('docs/saas/accounts.md').replaceAll('http://localhost:3000', url);
+  t.match(await pasted(signUp.replaceAll('ada@', 'mary@')), /accessToken[\s\S]*accessToken/);
 });
 
 t.test('the commands of docs/operate/backup.md copy and restore a database', async (t) => {
@@ -393,10 +396,12 @@ t.test('the commands for operators of idp work as printed', async (t) => {
     paste(t, commands.replaceAll('http://localhost:8080', issuer), env, cwd);
 
   t.match(
-    await pasted(commandsIn('docs/saas/agents-in-your-api.md', 'Set up')),
+    await pasted(commandsIn('docs/saas/agents-own-provider.md', 'Set up')),
     /https:\/\/app\.example\.com\/api/,
   );
-  const removals = commandsIn('docs/both/factors.md').replaceAll(/$(?<=.)/gm, ' 2>&1 || true');
+  const removals = [commandsIn('docs/both/factors.md'), commandsIn('docs/both/passkeys.md')]
+    .join('\n')
+    .replaceAll(/$(?<=.)/gm, ' 2>&1 || true');
   t.match(await pasted(removals), /ada@example\.com has no .*\n.*ada@example\.com has no /s);
   const operators = commandsIn('docs/idp/console.md', 'Operators');
   t.match(await pasted(operators.replace('invite ada@', 'invite new@')), /grace@example\.com/);

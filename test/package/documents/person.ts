@@ -34,7 +34,7 @@ async function mailedLink(folder: string, kind: string): Promise<string> {
   return linkInNewest() ?? '';
 }
 
-/** "In the browser", of docs/saas/agents-in-your-api.md. Returns the browser. */
+/** "In the browser", of docs/saas/agents-own-provider.md. Returns the browser. */
 export async function connectAccounts(origin: string, folder: string): Promise<Agent> {
   const browser = new Agent({ origin });
   const email = 'grace@example.com';
@@ -50,7 +50,7 @@ export async function connectAccounts(origin: string, folder: string): Promise<A
   return browser;
 }
 
-/** "In the browser", of its first section. The browser of a person who has accepted the invitation, at the page of the address. */
+/** "In the browser", of docs/saas/agents-in-your-api.md. The browser of a person who has accepted the invitation, at the page of the address. */
 export async function acceptInvitation(printed: string, address: string): Promise<Agent> {
   const browser = new Agent({ origin: address });
   const [, invitation = ''] = /^invite_url +(\S+)$/m.exec(printed) ?? [];

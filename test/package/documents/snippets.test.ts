@@ -32,9 +32,44 @@ const FIELDS =
 
 /** What the reader of a page has: values of the application and of earlier snippets. */
 const NAMES: Record<string, Record<string, string>> = {
-  'docs/saas/accounts.md': { email: 'string', password: 'string' },
-  'docs/saas/api-keys.md': { listFiles: '(userId: string) => Promise<string[]>' },
+  'docs/saas/accounts.md': {
+    client: "import('saas-backend/client').SaasClient",
+    backend: "import('saas-backend').SaasMiddlewareServer",
+    app: "import('express').Express",
+    ...{ email: 'string', password: 'string' },
+  },
+  'docs/saas/sessions.md': { email: 'string', password: 'string' },
+  'docs/saas/confirm-addresses.md': {
+    client: "import('saas-backend/client').SaasClient",
+    email: 'string',
+  },
+  'docs/saas/suspend-delete-export.md': {
+    client: "import('saas-backend/client').SaasClient",
+    password: 'string',
+  },
+  'docs/saas/user-events.md': { backend: "import('saas-backend').SaasMiddlewareServer" },
+  'docs/saas/user-roles.md': { app: "import('express').Express" },
+  'docs/saas/client-forms.md': {
+    client: "import('saas-backend/client').SaasClient",
+    SaasError: "typeof import('saas-backend/client').SaasError",
+    ...{ email: 'string', password: 'string', signal: 'AbortSignal' },
+    show: '(text: string) => void',
+    ask: '(label: string) => Promise<string>',
+  },
+  'docs/saas/email-login.md': {
+    client: "import('saas-backend/client').SaasClient",
+    email: 'string',
+    show: '(text: string) => void',
+    ask: '(label: string) => Promise<string>',
+  },
+  'docs/saas/api-keys.md': {
+    listFiles: '(userId: string) => Promise<string[]>',
+    app: "import('express').Express",
+    backend: "import('saas-backend').SaasMiddlewareServer",
+  },
   'docs/saas/agents-in-your-api.md': {
+    app: "import('express').Express",
+    backend: "import('saas-backend').SaasMiddlewareServer",
     listFiles: '(userId: string) => Promise<string[]>',
     readPayment: '(body: unknown) => { amount: number; creditor: string }',
     pay: '(payment: object) => Promise<object>',
@@ -59,11 +94,18 @@ const NAMES: Record<string, Record<string, string>> = {
   },
   'docs/both/embedding.md': {
     app: "import('express').Express",
+    backend: "import('saas-backend').SaasMiddlewareServer",
+    server: "import('node:http').Server",
+  },
+  'docs/both/fastify.md': {
+    demandLogin: "import('fastify').onRequestAsyncHookHandler & ((request: object) => Promise<void>)",
+    listNotes: '() => Promise<string[]>',
+  },
+  'docs/both/express.md': {
+    app: "import('express').Express",
     express: "typeof import('express')",
     backend: "import('saas-backend').SaasMiddlewareServer",
     server: "import('node:http').Server",
-    demandLogin: "import('fastify').onRequestAsyncHookHandler & ((request: object) => Promise<void>)",
-    listNotes: '() => Promise<string[]>',
     notesOf: '(userId: string) => string[]',
     dashboardOf: '(user: { email: string }) => string',
     ...{ reports: '() => string[]', everything: '() => string[]' },
@@ -73,9 +115,12 @@ const NAMES: Record<string, Record<string, string>> = {
     ...{ email: 'string', password: 'string', picture: '{ src: string }' },
     show: '(text: string) => void',
     ask: '(label: string) => Promise<string>',
+    app: "import('express').Express",
+    backend: "import('saas-backend').SaasMiddlewareServer",
     deleteProject: '() => Promise<void>',
     pay: '() => Promise<void>',
   },
+  'docs/both/passkeys.md': { client: "import('saas-backend/client').SaasClient" },
   'docs/saas/login-providers.md': { client: "import('saas-backend/client').SaasClient" },
   'docs/idp/mcp.md': {
     Fastify: "typeof import('fastify').default",
@@ -92,11 +137,17 @@ const NAMES: Record<string, Record<string, string>> = {
   },
   'docs/saas/server-sessions.md': {
     backend: "import('saas-backend').FetchHandler",
+    middleware: "import('saas-backend').SaasMiddlewareServer",
+    app: "import('express').Express",
     request: 'Request',
+    ...{ email: 'string', password: 'string' },
   },
   'docs/saas/users-api.md': {
+    backend: "import('saas-backend').SaasMiddlewareServer",
     users: "import('saas-backend').SaasDecorator['users']",
     id: 'string',
+  },
+  'docs/saas/hooks.md': {
     isInvited: '(email: string) => Promise<boolean>',
     warehouse: '{ record(login: object): Promise<void> }',
     rolesOf: '(userId: string) => Promise<string[]>',
@@ -144,17 +195,17 @@ function moduleOf({ page, heading, language, ...block }: Block): string {
 async function compile(folder: string, blocks: Block[], options: Record<string, unknown>): Promise<string> {
   mkdirSync(folder);
   for (const block of blocks) {
-    const extension = block.language === 'js' ? 'mjs' : 'mts';
+    const extension = { js: 'mjs', tsx: 'tsx' }[block.language] ?? 'mts';
     const name = `${basename(block.page, '.md')}-line-${block.line}.${extension}`;
     writeFileSync(join(folder, name), moduleOf(block));
   }
   const compilerOptions = {
-    ...{ target: 'es2023', lib: LIBRARIES, module: 'nodenext', noEmit: true, skipLibCheck: true },
-    ...{ types: ['node'], ...options },
+    ...{ target: 'es2023', lib: LIBRARIES, module: 'nodenext', jsx: 'react-jsx', noEmit: true },
+    ...{ skipLibCheck: true, types: ['node'], ...options },
   };
   writeFileSync(
     join(folder, 'tsconfig.json'),
-    JSON.stringify({ compilerOptions, include: ['*.mjs', '*.mts'] }),
+    JSON.stringify({ compilerOptions, include: ['*.mjs', '*.mts', '*.tsx'] }),
   );
   return run(TSC, ['-p', folder]).then(
     () => '',
