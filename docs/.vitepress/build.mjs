@@ -5,6 +5,7 @@ import { dirname, join, posix } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, createServer } from 'vitepress';
 import { findBrokenLinks } from './links.mjs';
+import { groupTabs } from './tabs.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const site = join(root, 'docs');
@@ -42,7 +43,7 @@ function copyPage(page) {
   );
   const copy = join(pages, page);
   mkdirSync(dirname(copy), { recursive: true });
-  writeFileSync(copy, linked);
+  writeFileSync(copy, groupTabs(linked));
 }
 
 function copyPages() {

@@ -26,6 +26,8 @@ export default defineConfig({
   // The path of the site at its host, for example /saas-backend/.
   base: process.env.DOCS_BASE ?? '/',
   metaChunk: true,
+  // Tabs change by a script: without it, all blocks are below each other.
+  head: [['noscript', {}, '<style>.vp-code-group .blocks > div { display: block }</style>']],
   markdown: {
     theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
     // Placeholders such as <file> are text.

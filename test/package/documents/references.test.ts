@@ -132,3 +132,15 @@ t.test('a link of the built site to a missing page, file or heading fails the bu
     'index.html: /images/b.png leads nowhere',
   ]);
 });
+
+t.test('neighbouring blocks of code with a label are tabs on the site', async (t) => {
+  const { groupTabs } = await import(pathToFileURL(join(ROOT, 'docs/.vitepress/tabs.mjs')).href);
+  const block = (info: string) => `\`\`\`${info}\ncode\n\`\`\``;
+  const [one, other] = [block('js [Fastify]'), block('js [Express]')];
+  t.equal(
+    groupTabs(`Text\n\n${one}\n\n${other}\n\nText\n`),
+    `Text\n\n::: code-group\n\n${one}\n\n${other}\n\n:::\n\nText\n`,
+  );
+  for (const alone of [`${one}\n\nText\n\n${other}`, `${one}\n\n${block('js')}`, block('md')])
+    t.equal(groupTabs(alone), alone);
+});
