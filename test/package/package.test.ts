@@ -179,8 +179,8 @@ t.test('the packed idp signs agents and people in at better-auth, which refuses 
   t.equal(await idp.terminate(), 0);
 });
 
-t.test('the steps of docs/idp/broker.md sign an agent in at an application', async (t) => {
-  const text = readFileSync(join(ROOT, 'docs/idp/broker.md'), 'utf8');
+t.test('the steps of docs/idp/better-auth.md sign an agent in at an application', async (t) => {
+  const text = readFileSync(join(ROOT, 'docs/idp/better-auth.md'), 'utf8');
   const [ports, cwd] = [await serverPorts(2), consumer.folder];
   const blocks = [...text.matchAll(/```(?:sh|js)\n([\s\S]*?)```/g)].map(([, block = '']) =>
     block.replaceAll('8080', String(ports[0])).replaceAll(/(localhost:|listen\()3000/g, `$1${ports[1]}`),

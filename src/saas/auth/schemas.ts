@@ -40,7 +40,7 @@ const accessKey = (env: string, doc: string) =>
 export const authOptions = {
   jwtAccessKey: accessKey(
     'JWT_ACCESS_KEY',
-    'Key that signs access tokens which others verify without a secret (docs/idp/access-tokens.md): an Ed25519 seed of 64 hexadecimal characters, or a private key on P-256 in PEM.',
+    'Key that signs access tokens which others verify without a secret (docs/saas/access-tokens.md): an Ed25519 seed of 64 hexadecimal characters, or a private key on P-256 in PEM.',
   ),
   jwtAccessKeyPrevious: accessKey(
     'JWT_ACCESS_KEY_PREVIOUS',

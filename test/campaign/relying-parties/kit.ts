@@ -13,9 +13,11 @@ import { type Credentials, type IdpApp, type IdpAppOptions, idpApp } from '../..
 import { compiled } from '../../kit/process.js';
 import { type Middle, standInTheMiddle } from '../../package/man-in-the-middle.js';
 
-/** Third-party applications, set up by the recipes of docs/idp/relying-parties.md. */
+/** Third-party applications, set up by the recipes of docs/idp/relying-parties.md and docs/idp/oidc-libraries.md. */
 
-const TEXT = readFileSync(join(compiled('.'), '../docs/idp/relying-parties.md'), 'utf8');
+const TEXT = ['relying-parties.md', 'oidc-libraries.md']
+  .map((page) => readFileSync(join(compiled('.'), '../docs/idp', page), 'utf8'))
+  .join('\n');
 
 /** A provider reached through a proxy that can change its answers. */
 export interface Provider {

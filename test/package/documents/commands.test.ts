@@ -151,35 +151,33 @@ t.test('in one process, an agent acts for a person of the provider as printed', 
 
 t.test('the commands about agents and access tokens work as printed', async (t) => {
   const { cwd, issuer } = await startIdp(t);
-  const [agents, api] = ['docs/idp/agents.md', 'docs/idp/access-tokens.md'];
+  const [agents, apis] = ['docs/idp/agents.md', 'docs/idp/apis.md'];
   const commands = [
-    commandsIn(agents, 'Create an agent'),
-    commandsIn(agents, 'Sign in with two requests'),
-    commandsIn(agents, 'Sign in with one command'),
-    ...['Register the API', 'Let agents in', 'Get a token', 'Check a token in the API'].map((heading) =>
-      commandsIn(api, heading),
-    ),
-    commandsIn(agents, 'Agents with a key'),
+    ...[
+      ...['Get a token for an API', 'Sign in to an application', 'Sign in with one command'],
+      'Use a key instead of a password',
+    ].map((heading) => commandsIn(agents, heading)),
+    ...['Register the API', 'Let agents in'].map((heading) => commandsIn(apis, heading)),
+    commandsIn('docs/idp/access-tokens.md'),
+    commandsIn('docs/idp/verify-tokens.md'),
+    commandsIn('docs/idp/dpop.md'),
     commandsIn('docs/idp/workload-identity.md'),
     commandsIn('docs/idp/delegation.md'),
     commandsIn('docs/idp/identity-assertions.md'),
-    commandsIn(api, 'Change or remove it'),
-    commandsIn(agents, 'Act for people'),
-    commandsIn(agents, 'Change the password'),
-    commandsIn(agents, 'Who answers for an agent'),
+    commandsIn(apis, 'Change or remove it'),
+    ...['Act for people', 'Change the password'].map((heading) => commandsIn(agents, heading)),
+    commandsIn('docs/idp/oversee-agents.md'),
     commandsIn(agents, 'Stop an agent'),
   ].join('\n');
   const printed = await paste(t, commands.replace('http://localhost:8080', issuer), {}, cwd);
-  t.match(printed, /"preferred_username":"courier@agents\.example"/, 'userinfo');
+  t.equal(printed.match(/"scope":"reports:read"/g)?.length, 2, 'of agents with a password and a key');
+  t.match(printed, /"preferred_username":"scout@agents\.example"/, 'userinfo');
+  t.match(printed, /"scope":"openid files:read"/, 'of a sign-in');
+  t.match(printed, /"request_uri":"urn:ietf:params:oauth:request_uri:[\w-]+"/);
   t.match(printed, /"active":true,"scope":"files:read"/, 'introspection by the API');
-  t.match(
-    printed,
-    /"active":true,"scope":"files:read"[^}]*"client_id":"u_[0-9a-f]{32}"|"client_id":"u_[0-9a-f]{32}"[^}]*"active":true/,
-    'of an agent with a key',
-  );
   t.match(printed, /\}eyJ[\w-]+\.[\w-]+\.[\w-]+\n/, 'an id_token');
   t.match(printed, /"password":"agp_[\w-]{43}"/, 'a new password');
-  t.match(printed, /courier@agents\.example +agent +disabled/);
+  t.match(printed, /scout@agents\.example +agent +disabled/);
 });
 
 t.test('the commands of docs/idp/device-flow.md work as printed', async (t) => {
@@ -237,7 +235,7 @@ t.test('the commands of docs/idp/approvals.md work as printed', async (t) => {
   t.match((await decideFirst(browser, issuer)).body, 'Pay <strong><bdi>12.5</bdi></strong>');
   await asking.printed(/^\{"paid":12\.5,"by":"u_[0-9a-f]{32}","txn":"gr_[0-9a-f]{32}"\}$/);
   t.equal(await asking.ended(), 0);
-  await paste(t, commandsIn('docs/idp/approvals.md', 'Be told instead of polling'), {}, cwd);
+  await paste(t, commandsIn('docs/idp/approvals.md', 'A notification instead of polling'), {}, cwd);
 });
 
 t.test('the commands of docs/idp/groups.md work as printed', async (t) => {
@@ -301,7 +299,8 @@ t.test('the commands of docs/idp/mcp.md work as printed', async (t) => {
   t.match(printed, /^\{"subject":"u_[0-9a-f]{32}","kind":"agent","actors":\[\],"client":"u_[0-9a-f]{32}"/m);
   t.match(printed, /^it needs notes:write\n\{"count":1\}$/m);
   t.match(printed, /client\\":\\"cid_/, 'through an application');
-  t.match(await paste(t, here(section('Connect a client for a person')), {}, cwd), /invite_url +http/);
+  const invite = here(commandsIn('docs/idp/mcp-clients.md'));
+  t.match(await paste(t, invite, {}, cwd), /invite_url +http/);
 });
 
 t.test('the commands about a user work as printed beside a running saas-backend', async (t) => {
@@ -406,6 +405,7 @@ t.test('the commands for operators of idp work as printed', async (t) => {
   const operators = commandsIn('docs/idp/console.md', 'Operators');
   t.match(await pasted(operators.replace('invite ada@', 'invite new@')), /grace@example\.com/);
   t.match(await pasted(commandsIn('docs/idp/eddsa.md', 'ES256')), /client_secret/);
+  t.match(await pasted(commandsIn('docs/idp/from-keycloak.md')), /admitted_groups +editors[\s\S]*invite_url/);
   t.match(await pasted(commandsIn('docs/idp/products.md')), /client_id/);
   t.match(await pasted(commandsIn('docs/idp/keys.md')), /^[0-9a-f]{64}\n\{"keys":\[/);
   t.match(await pasted(commandsIn('docs/explain/certification.md', 'Run the plans')), /invite_url/);
@@ -413,10 +413,10 @@ t.test('the commands for operators of idp work as printed', async (t) => {
 
   const key = { kty: 'OKP', crv: 'Ed25519', x: '11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo', kid: 'one' };
   writeFileSync(join(cwd, 'keys.json'), JSON.stringify({ keys: [key] }));
-  t.match(await pasted(commandsIn('docs/idp/clients.md', 'A key instead of a secret')), /private_key_jwt/);
-  t.match(await pasted(commandsIn('docs/idp/clients.md', 'A strict client')), /client_secret/);
-  await pasted(commandsIn('docs/idp/clients.md', 'Why a client is refused'));
-  const [create = '', ...register] = commandsIn('docs/idp/clients.md', 'Dynamic registration').split('\n');
+  const clients = commandsIn('docs/idp/clients.md');
+  t.match(await pasted(clients), /private_key_jwt[\s\S]*client_secret/);
+  const registration = commandsIn('docs/idp/client-registration.md');
+  const [create = '', ...register] = registration.split('\n');
   const [token = ''] = /irt_[\w-]+/.exec(await pasted(create)) ?? [];
   const command = register.join('\n').replace('https://id.example.com', issuer).replace('irt_…', token);
   t.match(await pasted(command), /"client_id"/);

@@ -124,6 +124,7 @@ const NAMES: Record<string, Record<string, string>> = {
   'docs/saas/login-providers.md': { client: "import('saas-backend/client').SaasClient" },
   'docs/idp/mcp.md': {
     Fastify: "typeof import('fastify').default",
+    express: "typeof import('express')",
     protectMcp: "typeof import('saas-backend/resource-server').protectMcp",
   },
   'docs/reference/openapi.md': { app: FASTIFY },
