@@ -72,7 +72,7 @@ export async function registerMailTemplates(
     view: ({ name, from, subject, text, locale }) => ({
       title: sentenceCase(name),
       tools: [
-        { href: `${name}/test`, label: 'Send a test e-mail' },
+        { href: `${name}/test${queryOf(locale)}`, label: 'Send a test e-mail' },
         { href: `${name}/html${queryOf(locale)}`, label: 'Show as HTML' },
       ],
       ...{ name, from, subject, text },
@@ -91,23 +91,24 @@ export async function registerMailTemplates(
   await registerAction(fastify, console, {
     path: 'mails/templates/:name/test',
     section: 'branding',
+    querystring: console.localized.querystring,
     title: ({ name }) => `Send “${sentenceCase(name)}” as a test`,
     consequences: 'The e-mail has sample values and is sent at once. Its links do not work.',
     button: 'Send',
     role: 'support',
     fields: Type.Object({ to: Email }),
     inputs: [{ name: 'to', label: 'To', hint: 'An address of yours.', type: 'email', isRequired: true }],
-    async find({ name = '' }) {
-      await mails.preview(name);
-      return { name };
+    async find({ name = '' }, { locale }) {
+      await mails.preview(name, locale);
+      return { name, locale };
     },
-    run: ({ name }, { to }, by) => mails.sendTest(name, to, by),
+    run: ({ name, locale }, { to }, by) => mails.sendTest(name, to, { locale, by }),
     done: {
       sent: 'The mail server accepted the test e-mail.',
       written: 'No mail server is configured: the test e-mail was written to data/mail.',
       undeliverable: 'No mail server is configured: the test e-mail was only logged.',
     },
     timeoutMs: 30_000,
-    returnTo: ({ name }) => `mails/templates/${name}`,
+    returnTo: ({ name, locale }) => `mails/templates/${name}${queryOf(locale)}`,
   });
 }

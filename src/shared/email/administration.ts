@@ -101,9 +101,13 @@ export function createMailAdministration(deps: MailAdministrationDependencies) {
       service.preview(known(name), locale),
 
     /** Sends a mail with sample values. @throws NOT_FOUND, MAIL_NOT_SENT */
-    async sendTest(name: string, to: string, by: Operator): Promise<DeliveryResult> {
+    async sendTest(
+      name: string,
+      to: string,
+      { locale, by }: { locale?: string | undefined; by: Operator },
+    ): Promise<DeliveryResult> {
       const template = known(name);
-      const result = await service.sendTest(to, template).catch((error: unknown) => {
+      const result = await service.sendTest(to, template, locale).catch((error: unknown) => {
         if (!(error instanceof DeliveryError)) throw error;
         return error;
       });

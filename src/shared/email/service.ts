@@ -105,14 +105,15 @@ export function createEmailService(options: EmailServiceOptions) {
     },
 
     /** Sends a mail with sample values immediately. @throws DeliveryError with a message for the operator */
-    async sendTest(to: string, name: MailName = 'welcome'): Promise<DeliveryResult> {
+    async sendTest(to: string, name: MailName = 'welcome', locale?: string): Promise<DeliveryResult> {
       if (!isEmailAddress(to)) throw new DeliveryError('this is not one address', true);
       const key = newId('test_', clock, random);
       const message = await composeMessage({
         key,
         to,
         template: name,
-        values: samplesOf(name),
+        values: samplesOf(name, locale),
+        ...(locale !== undefined && { locale }),
       });
       return transport.send(message, new AbortController().signal);
     },

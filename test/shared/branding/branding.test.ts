@@ -5,7 +5,7 @@ import { createMessages } from '../../../src/core/http/messages.js';
 import { decodeEntities } from '../../kit/agent.js';
 import { saasApp } from '../../kit/app.js';
 import { idpApp } from '../../kit/idp.js';
-import { mailSink } from '../../kit/mail.js';
+import { type Mail, mailSink, readMail } from '../../kit/mail.js';
 import { enterConsole, makeOperator } from '../../kit/operator.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { waitUntil } from '../../kit/wait.js';
@@ -98,9 +98,13 @@ t.test('idp shows the e-mails that it sends, and its pages with the request of a
     t.match(page.headers.get('content-security-policy'), / sandbox; /, 'its forms do nothing');
   }
   t.equal((await get('/branding/pages/nothing')).status, 404);
-  t.equal((await act('/mails/templates/invitation/test', { to: 'operator@example.test' })).status, 200);
-  const isTest = ({ to }: { to: string[] }) => to.includes('operator@example.test');
-  await waitUntil('the test e-mail is there', async () => sink.mails.some(isTest));
+  const shown = (await get('/mails/templates/invitation?locale=de')).body;
+  t.match(shown, 'href="invitation/test?locale=de"', 'the test e-mail has the language of the preview');
+  const test = '/mails/templates/invitation/test?locale=de';
+  t.equal((await act(test, { to: 'operator@example.test' })).status, 200);
+  const mailTo = (address: string) => sink.mails.find(({ to }) => to.includes(address));
+  await waitUntil('the test e-mail is there', async () => mailTo('operator@example.test') !== undefined);
+  t.match(readMail(mailTo('operator@example.test') as Mail).text, 'Sie sind eingeladen');
 });
 
 t.test('without a mail server, idp shows no e-mails; without a console, it routes nothing', async (t) => {
