@@ -1,7 +1,8 @@
-// The pages of commands, events and exports, and the lists of pages. docs/generate.mjs calls it.
+// The pages of events and exports, and the lists of pages. docs/generate.mjs calls it.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { fileURLToPath } from 'node:url';
+import { escapeHtml, table } from './table.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const dist = (file) => join(root, 'dist', file);
@@ -92,8 +93,6 @@ ${sections.join('\n\n')}
 `;
 }
 
-const escapeHtml = (text) => text.replaceAll('<', '&lt;').replaceAll('{{', '&#123;{');
-
 /** The comment and the fields of each event of an interface, with those of the interfaces that it refers to. */
 function eventsOf(file, interfaceName) {
   const declarations = declarationsOf(dist(file));
@@ -138,7 +137,7 @@ const MEANINGS = {
   'payment.dispute_closed': 'A dispute ended. `status`: the result at the provider, such as `won` or `lost`.',
 };
 
-export function eventsPage(note, table) {
+export function eventsPage(note) {
   const all = [
     ...eventsOf('src/saas/auth/events.d.ts', 'AuthEvents'),
     ...eventsOf('src/saas/billing/notifications.d.ts', 'BillingEvents'),
@@ -168,62 +167,6 @@ Each has \`id\` and \`at\` (ISO 8601). The types are in [SaasEvents](api.md#saas
 ${table(['Event', 'Meaning', 'Fields'], rows)}`;
 }
 
-/** What a program prints for `--help`. It is loaded once more for each command. */
-async function helpOf(program, words) {
-  const printed = [];
-  // Each load listens for a broken pipe.
-  for (const stream of [process.stdout, process.stderr]) stream.setMaxListeners(0);
-  const { argv, stdout } = process;
-  const { write, isTTY } = stdout;
-  process.argv = [argv[0], program, ...words, '--help'];
-  stdout.isTTY = false;
-  stdout.write = (text) => printed.push(text) > 0;
-  try {
-    await import(`${pathToFileURL(dist(`bin/${program}.js`))}?${words.join('-')}`);
-  } finally {
-    process.argv = argv;
-    Object.assign(stdout, { write, isTTY });
-  }
-  return printed
-    .join('')
-    .replace(/\u001b\[\d+m/g, '')
-    .trim();
-}
-
-/** The names of the subcommands in a help page. */
-const subcommandsIn = (help) =>
-  [...(/\nCommands:\n((?: {2}.*\n?)+)/.exec(help)?.[1] ?? '').matchAll(/^ {2}([\w-]+)/gm)].map(
-    ([, name]) => name,
-  );
-
-async function commandsOf(program, words = []) {
-  const help = await helpOf(program, words);
-  const below = [];
-  for (const name of subcommandsIn(help)) below.push(...(await commandsOf(program, [...words, name])));
-  const complete = help.replace(/\n+Exits with 1 on failure, 2 on invalid arguments\.$/, '');
-  // Those of all commands are the same: the page says it once.
-  const own = words.length === 0 ? complete : complete.replace(/\nGlobal options:\n(?: .*(?:\n|$))+/, '');
-  return [{ title: [program, ...words].join(' '), depth: words.length, help: own }, ...below];
-}
-
-export async function cliPage(note) {
-  const all = [...(await commandsOf('saas-backend')), ...(await commandsOf('idp'))];
-  const sections = all.map(
-    ({ title, depth, help }) => `${depth === 0 ? '##' : '###'} ${title}\n\n\`\`\`text\n${help}\n\`\`\``,
-  );
-  return `${note}
-# Commands
-
-What both programs print for \`--help\`. They exit with 0 when they are stopped, with 1 on failure, and with 2 on invalid arguments.
-
-Each command also takes \`--json\`, \`--version\` and \`--help\`. \`--json\` and \`--help\` may stand before or after the command. With \`--json\`, an error is one line of JSON, the last on stderr, with the same
-exit code: \`{"error":{"code":"STORE_UNAVAILABLE","message":"…"}}\`. The code is that of the [error](errors.md), or \`INVALID_ARGUMENTS\`,
-\`INVALID_CONFIGURATION\`, \`STORE_UNAVAILABLE\` or \`FAILED\`.
-
-${sections.join('\n\n')}
-`;
-}
-
 /** The pages of the documentation, by group: `docs/.vitepress/navigation.json`. */
 export const navigation = JSON.parse(readFileSync(join(root, 'docs/.vitepress/navigation.json'), 'utf8'));
 
@@ -244,4 +187,6 @@ export function withPages(file, others = '') {
   return `${text.slice(0, text.indexOf(MARK))}${MARK}\n\n${groups.join('\n')}${others}`;
 }
 
-const GENERATED = ['cli', 'events', 'api'].map((name) => `reference/${name}.md`);
+const GENERATED = ['cli', 'cli/saas-backend', 'cli/idp', 'events', 'api'].map(
+  (name) => `reference/${name}.md`,
+);
