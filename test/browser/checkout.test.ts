@@ -12,8 +12,8 @@ import { type Block, blocksOf, ROOT } from '../package/documents/blocks.js';
 import { refusalsOf } from './kit.js';
 
 /**
- * A purchase as the documentation describes it: the application of docs/start.md, the stand-in for Stripe of docs/saas/billing.md,
- * and the snippets of docs/saas/client.md in a page.
+ * A purchase as the documentation describes it: the application and the stand-in for Stripe of docs/saas/billing.md, and the snippets
+ * of docs/saas/client.md in a page.
  */
 
 const blocksBelow = (page: string, heading: string): Block[] =>
@@ -49,7 +49,7 @@ async function startBoth(t: Test, env: Record<string, string> = {}) {
   mkdirSync(join(cwd, 'node_modules'));
   symlinkSync(ROOT, join(cwd, 'node_modules/saas-backend'));
   symlinkSync(join(ROOT, 'node_modules/fastify'), join(cwd, 'node_modules/fastify'));
-  const app = blocksBelow('docs/start.md', 'Run').find(({ language }) => language === 'js');
+  const [app] = blocksBelow('docs/saas/billing.md', 'Without an account of Stripe');
   writeFileSync(join(cwd, 'page.html'), await pageWithClient(cwd));
   writeFileSync(
     join(cwd, 'app.mjs'),

@@ -321,26 +321,26 @@ t.test('the commands about a user work as printed beside a running saas-backend'
   const pasted = (commands: string) => paste(t, commands, env, cwd);
 
   t.match(await pasted(commandsIn('docs/saas/suspend-delete-export.md', 'Suspension')), /state +suspended/);
-  t.match(await pasted(commandsIn('docs/saas/billing-plans.md', 'Grants')), /pro \(granted\)/);
-  const trial = 'Without an account of Stripe';
+  t.match(await pasted(commandsIn('docs/saas/billing-access.md', 'Grants')), /pro \(granted\)/);
+  const tests = 'Subscribers in your tests';
   const script = blocksOf('docs/saas/billing.md').find(
-    (one) => one.language === 'js' && one.heading === trial,
+    (one) => one.language === 'js' && one.heading === tests,
   );
   writeFileSync(join(cwd, 'subscribe.mjs'), script?.text ?? '');
   const { id } = ((await registered.json()) as { data: { user: { id: string } } }).data.user;
-  const subscribe = commandsIn('docs/saas/billing.md', trial);
+  const subscribe = commandsIn('docs/saas/billing.md', tests);
   t.match(
     await pasted(subscribe.replace('http://localhost:3000', url).replace('usr_…', id)),
     /processed[\s\S]*processed/,
   );
-  t.match(await pasted('saas-backend user show ada@example.com'), /subscription +pro \(active\)/);
+  const show = commandsIn('docs/saas/billing.md', 'Without an account of Stripe');
+  t.match(await pasted(show), /subscription +pro \(active\)/);
 
-  const request = commandsIn('docs/saas/admin.md').split('\n');
-  const curl = (request.find((line) => line.startsWith('curl')) ?? '')
+  const curl = commandsIn('docs/saas/admin-lists.md')
     .replace('http://localhost:3000', url)
     .replace('-u admin', `-u 'admin:${env.ADMIN_PASSWORD}'`);
   t.match(await pasted(curl), /"items":\[\],"next":null/);
-  await pasted(request.filter((line) => line.startsWith('saas-backend')).join('\n'));
+  await pasted(commandsIn('docs/saas/admin-audit.md'));
 
   writeFileSync(join(cwd, 'users.ndjson'), '{"email":"grace@example.com","name":"Grace"}\n');
   t.match(await pasted(commandsIn('docs/saas/migrate-better-auth.md')), /1/);
@@ -349,6 +349,46 @@ t.test('the commands about a user work as printed beside a running saas-backend'
   t.match(await pasted(commandsIn('docs/saas/import-users.md')), /1/);
   const signUp = commandsIn('docs/saas/accounts.md').replaceAll('http://localhost:3000', url);
   t.match(await pasted(signUp.replaceAll('ada@', 'mary@')), /accessToken[\s\S]*accessToken/);
+});
+
+t.test('a user buys, changes and cancels with the requests of the pages about billing', async (t) => {
+  const port = String(await serverPort());
+  const url = `http://localhost:${port}`;
+  const provider = startCommand(t, process.execPath, {
+    args: [join(ROOT, 'examples/payment-provider.mjs')],
+    env: { APP: url, PORT: '0' },
+  });
+  const payments = {
+    ...{ PAYMENT_API_URL: await provider.url(), PAYMENT_SECRET_KEY: 'sk_test_local' },
+    PAYMENT_WEBHOOK_SECRET: 'whsec_test',
+    BILLING_PLANS: JSON.stringify({ pro: { prices: ['price_1Pro'], limits: { messages: 20 } } }),
+  };
+  const options = { cwd: temporaryFolder(t), env: payments, args: ['--port', port] };
+  await startProgram(t, compiled('bin/saas-backend.js'), options).url();
+  const account = { email: 'ada@example.com', password: 'a sentence is fine' };
+  const post = (path: string) =>
+    fetch(`${url}/api/auth/${path}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(account),
+    });
+  await post('register');
+  const { data } = (await (await post('login')).json()) as { data: { accessToken: string } };
+  const asPrinted = (page: string, heading: string) => {
+    const commands = commandsIn(`docs/saas/${page}`, heading).replaceAll('http://localhost:3000', url);
+    return paste(t, `token=${data.accessToken}\n${commands}`);
+  };
+
+  const sold = await asPrinted('billing-selling.md', 'Sell a plan');
+  const [page = ''] = /http:[^"]+\/pay\/\w+/.exec(sold) ?? [];
+  await fetch(`${page}?pay`, { method: 'POST', redirect: 'manual' });
+  t.match(await asPrinted('billing-access.md', 'Show the plan'), /"status":"active".*"plan":"pro"/);
+  t.match(await asPrinted('billing-limits.md', 'Show what is left'), /"messages"/);
+  t.match(await asPrinted('billing-changes.md', 'Change the plan'), /"quantity":2/);
+  t.match(
+    await asPrinted('billing-changes.md', 'Cancel and resume'),
+    /"cancelAtPeriodEnd":true.*"cancelAtPeriodEnd":false/s,
+  );
 });
 
 t.test('the commands of docs/operate/backup.md copy and restore a database', async (t) => {

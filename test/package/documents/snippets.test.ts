@@ -30,6 +30,13 @@ const COMMON: Record<string, string> = {
 const FIELDS =
   "{ company: import('typebox').TString, team: import('typebox').TUnion<[import('typebox').TLiteral<'small'>, import('typebox').TLiteral<'large'>]>, newsletter: import('typebox').TOptional<import('typebox').TBoolean>, tier: import('typebox').TOptional<import('typebox').TEnum<['bronze', 'gold']>> }";
 
+/** What readers of the pages about plans, payments and teams have. */
+const PAGES_ABOUT_PLANS = {
+  client: "import('saas-backend/client').SaasClient",
+  app: "import('express').Express",
+  backend: "import('saas-backend').SaasMiddlewareServer",
+};
+
 /** What the reader of a page has: values of the application and of earlier snippets. */
 const NAMES: Record<string, Record<string, string>> = {
   'docs/saas/accounts.md': {
@@ -74,12 +81,15 @@ const NAMES: Record<string, Record<string, string>> = {
     readPayment: '(body: unknown) => { amount: number; creditor: string }',
     pay: '(payment: object) => Promise<object>',
   },
-  'docs/saas/billing-limits.md': { request: "import('fastify').FastifyRequest" },
-  'docs/saas/billing-plans.md': {
-    request: "import('fastify').FastifyRequest",
+  'docs/saas/billing-access.md': {
+    ...PAGES_ABOUT_PLANS,
     count: 'number',
     reportsOf: '(userId: string, plan: string) => Promise<string[]>',
   },
+  'docs/saas/billing-changes.md': PAGES_ABOUT_PLANS,
+  'docs/saas/billing-limits.md': { ...PAGES_ABOUT_PLANS, request: "import('fastify').FastifyRequest" },
+  'docs/saas/billing-purchases.md': PAGES_ABOUT_PLANS,
+  'docs/saas/billing-selling.md': PAGES_ABOUT_PLANS,
   'docs/saas/client.md': {
     client: "import('saas-backend/client').SaasClient",
     SaasError: "typeof import('saas-backend/client').SaasError",
@@ -128,7 +138,10 @@ const NAMES: Record<string, Record<string, string>> = {
     protectMcp: "typeof import('saas-backend/resource-server').protectMcp",
   },
   'docs/reference/openapi.md': { app: FASTIFY },
-  'docs/saas/organizations.md': { client: "import('saas-backend/client').SaasClient" },
+  'docs/saas/organization-billing.md': PAGES_ABOUT_PLANS,
+  'docs/saas/organization-roles.md': PAGES_ABOUT_PLANS,
+  'docs/saas/organizations.md': PAGES_ABOUT_PLANS,
+  'docs/saas/pages.md': PAGES_ABOUT_PLANS,
   'docs/saas/user-fields.md': {
     client: "import('saas-backend/client').SaasClient",
     ...{ email: 'string', password: 'string', userFields: FIELDS },
@@ -200,7 +213,13 @@ async function compile(folder: string, blocks: Block[], options: Record<string, 
     const name = `${basename(block.page, '.md')}-line-${block.line}.${extension}`;
     writeFileSync(join(folder, name), moduleOf(block));
   }
+  // The file of an application of Next.js that its other files import.
+  writeFileSync(
+    join(folder, 'backend.d.mts'),
+    "export declare const backend: import('saas-backend').FetchHandler;\n",
+  );
   const compilerOptions = {
+    paths: { '@/lib/backend': ['./backend.d.mts'] },
     ...{ target: 'es2023', lib: LIBRARIES, module: 'nodenext', jsx: 'react-jsx', noEmit: true },
     ...{ skipLibCheck: true, types: ['node'], ...options },
   };
