@@ -5,7 +5,6 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Type } from 'typebox';
-import { describeOptions } from '../dist/src/core/config/option-rows.js';
 import { renderOAuth } from '../dist/src/core/kernel/errors.js';
 import { idpServerSchema, saasServerSchema } from '../dist/src/core/server/options.js';
 import { idpSchema } from '../dist/src/idp/options.js';
@@ -17,6 +16,7 @@ import * as products from './openapi/products.mjs';
 import { readPublicSurface } from './public-surface.mjs';
 import { apiPage, eventsPage, withPages } from './reference.mjs';
 import { cliPage, commandPage } from './reference-commands.mjs';
+import { configurationPage, envExample, optionsPage } from './reference-options.mjs';
 import { table } from './table.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -38,8 +38,8 @@ function programOf(file) {
 }
 
 const programs = {
-  'saas-backend': [...describeOptions(saasSchema), ...describeOptions(saasServerSchema)],
-  idp: [...describeOptions(idpSchema), ...describeOptions(idpServerSchema)],
+  'saas-backend': [saasSchema, saasServerSchema],
+  idp: [idpSchema, idpServerSchema],
 };
 
 const modules = await loadModules();
@@ -48,8 +48,14 @@ const errorTables = collectErrors();
 const { surfaces, undocumented } = readPublicSurface(root);
 
 const pages = {
-  '.env.example': envExample(),
-  'docs/reference/configuration.md': configurationPage(),
+  '.env.example': envExample(programs),
+  'docs/reference/configuration.md': configurationPage(NOTE, programs),
+  ...Object.fromEntries(
+    Object.entries(programs).map(([program, schemas]) => [
+      `docs/reference/options/${program}.md`,
+      optionsPage(NOTE, program, schemas),
+    ]),
+  ),
   'docs/reference/routes.md': await routesPage(),
   'docs/reference/errors.md': errorsPage(),
   'docs/reference/events.md': eventsPage(NOTE),
@@ -106,49 +112,6 @@ function read(file) {
   } catch {
     return null;
   }
-}
-
-/** Whether a default can be written as it stands; others are described in words. */
-function isLiteral(value) {
-  return value !== '' && !/[\s<]/.test(value);
-}
-
-function envExample() {
-  const seen = new Set();
-  const sections = Object.entries(programs).map(([program, options]) => {
-    const own = options.filter(({ env }) => !seen.has(env));
-    for (const { env } of own) seen.add(env);
-    const entries = own.map(({ env, doc, default: value, secret }) => {
-      const shown = !secret && isLiteral(value) ? value : '';
-      const hint = value === shown ? '' : ` Default: ${value}.`;
-      return `# ${doc}${hint}\n# ${env}=${shown}\n`;
-    });
-    return `## ${program}\n\n${entries.join('\n')}`;
-  });
-  return `# Copy this file to .env and uncomment what you change. Both programs read .env from the current folder.
-# Environment variables override this file. A secret or BILLING_PLANS can be read from a file: <NAME>_FILE=/run/secrets/name.
-
-${sections.join('\n')}`;
-}
-
-function configurationPage() {
-  const sections = Object.entries(programs).map(([program, options]) => {
-    const rows = options.map(({ name, env, fallbackEnv, doc, default: value, file }) => [
-      `\`${env}\`${fallbackEnv ? `, or \`${fallbackEnv}\`` : ''}${file ? ` (\`${env}_FILE\`)` : ''}`,
-      `\`${name}\``,
-      isLiteral(value) ? `\`${value}\`` : value,
-      doc,
-    ]);
-    return `## ${program}\n\n${table(['Variable', 'Option', 'Default', 'Meaning'], rows)}`;
-  });
-  return `${NOTE}
-# Configuration
-
-Options passed in code override environment variables, which override defaults. An empty variable counts as unset.
-Values with a variable in parentheses can be read from a file whose path is in that variable. With \`NODE_ENV=production\`, no secrets
-are generated, and weak or missing secrets prevent the start; otherwise they are logged as warnings.
-
-${sections.join('\n')}`;
 }
 
 /** A server with every feature, whose routes are documented. */

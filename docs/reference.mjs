@@ -46,14 +46,11 @@ function declarationOf({ declared, file }) {
 
 /** Types that the compiler derives from schemas: a page describes their fields. */
 const DESCRIBED = {
-  SaasBackendOptions:
-    'Every option with its variable and default: [Configuration](configuration.md#saas-backend).',
+  SaasBackendOptions: 'Every option with its variable and default: [Configuration](options/saas-backend.md).',
   CreateServerOptions:
-    'Every option with its variable and default: [Configuration](configuration.md#saas-backend).',
-  IdentityProviderOptions:
-    'Every option with its variable and default: [Configuration](configuration.md#idp).',
-  CreateIdentityServerOptions:
-    'Every option with its variable and default: [Configuration](configuration.md#idp).',
+    'Every option with its variable and default: [Configuration](options/saas-backend.md).',
+  IdentityProviderOptions: 'Every option with its variable and default: [Configuration](options/idp.md).',
+  CreateIdentityServerOptions: 'Every option with its variable and default: [Configuration](options/idp.md).',
 };
 
 /** @param surfaces what `readPublicSurface` has found */
@@ -187,6 +184,12 @@ export function withPages(file, others = '') {
   return `${text.slice(0, text.indexOf(MARK))}${MARK}\n\n${groups.join('\n')}${others}`;
 }
 
-const GENERATED = ['cli', 'cli/saas-backend', 'cli/idp', 'events', 'api'].map(
-  (name) => `reference/${name}.md`,
-);
+const GENERATED = [
+  'options/saas-backend',
+  'options/idp',
+  'cli',
+  'cli/saas-backend',
+  'cli/idp',
+  'events',
+  'api',
+].map((name) => `reference/${name}.md`);
