@@ -5,7 +5,6 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Type } from 'typebox';
-import { renderOAuth } from '../dist/src/core/kernel/errors.js';
 import { idpServerSchema, saasServerSchema } from '../dist/src/core/server/options.js';
 import { idpSchema } from '../dist/src/idp/options.js';
 import { createIdentityServer } from '../dist/src/idp/server.js';
@@ -16,6 +15,7 @@ import * as products from './openapi/products.mjs';
 import { readPublicSurface } from './public-surface.mjs';
 import { apiPage, eventsPage, withPages } from './reference.mjs';
 import { cliPage, commandPage } from './reference-commands.mjs';
+import { errorsPage } from './reference-errors.mjs';
 import { configurationPage, envExample, optionsPage } from './reference-options.mjs';
 import { table } from './table.mjs';
 
@@ -57,7 +57,7 @@ const pages = {
     ]),
   ),
   'docs/reference/routes.md': await routesPage(),
-  'docs/reference/errors.md': errorsPage(),
+  'docs/reference/errors.md': errorsPage(NOTE, errorTables),
   'docs/reference/events.md': eventsPage(NOTE),
   'docs/reference/cli.md': cliPage(NOTE),
   'docs/reference/cli/saas-backend.md': await commandPage(NOTE, 'saas-backend'),
@@ -277,41 +277,4 @@ async function openApi(program, product) {
   const described = product({ version, errors, schemas: namedSchemas(program) });
   const document = buildDocument(described, await routesOf(serverOf(program)));
   return `${JSON.stringify(document, null, 1)}\n`;
-}
-
-function errorsPage() {
-  const tables = errorTables;
-  const byStatus = (a, b) => a.statusCode - b.statusCode || (a.code < b.code ? -1 : 1);
-  // Two domains of a product may answer with the same error.
-  const rows = (errors) => {
-    const all = errors
-      .sort(byStatus)
-      .map(({ code, statusCode, message }) => [statusCode, `\`${code}\``, message]);
-    return [...new Map(all.map((row) => [row.join(), row])).values()];
-  };
-  const head = ['Status', 'Code', 'Message'];
-  const inOAuth = (error) => `\`${JSON.parse(renderOAuth(error).body).error}\``;
-  const both = tables.both
-    .sort(byStatus)
-    .map((error) => [error.statusCode, `\`${error.code}\``, inOAuth(error), error.message]);
-  return `${NOTE}
-# Errors
-
-Codes are stable; messages can change. saas-backend responds with
-\`{ "success": false, "message", "error": { "code", "details"?, "requestId" } }\`, idp with the OAuth format
-\`{ "error", "error_description", "details"? }\`, and both with HTML pages in a browser. A 503 response has \`Retry-After\`.
-\`details\` contains one \`{ "path", "message" }\` for each invalid field: what is accepted, an example, and what was given.
-Free text is described (\`text of 12 characters\`) and never repeated; passwords and tokens never appear.
-
-## Both
-
-${table(['Status', 'saas-backend', 'idp', 'Message'], both)}
-## saas-backend
-
-${table(head, rows(tables['saas-backend']))}
-## idp
-
-${table(head, rows(tables.idp))}`
-    .trimEnd()
-    .concat('\n');
 }

@@ -1,0 +1,82 @@
+/** What to do about the errors whose message does not say it. docs/generate.mjs checks that each error has a remedy. */
+export const REMEDIES = {
+  // Both
+  INVALID_JSON: 'Send a body that is JSON, with `Content-Type: application/json`.',
+  VALIDATION_ERROR: 'Correct the fields that `details` names.',
+  FORBIDDEN: 'Sign in with an account that has the permission.',
+  NOT_FOUND: 'Check the path and the identifiers in it; what they name may be deleted.',
+  METHOD_NOT_ALLOWED: 'Use a method of the `Allow` header.',
+  STILL_REFERENCED: 'Delete the data that refers to it, then repeat the request.',
+  PAYLOAD_TOO_LARGE: 'Send a smaller body.',
+  UNSUPPORTED_MEDIA_TYPE:
+    'Send one of the types that the [API description](openapi.md) names, without compression.',
+  INTERNAL: 'Look for `requestId` in the log of the server, which has the cause.',
+
+  // saas-backend
+  INVALID_SIGNATURE:
+    'Set `PAYMENT_WEBHOOK_SECRET` to the secret of this endpoint at the payment provider, and check the clock of the server.',
+  RETURN_NOT_ALLOWED: 'Use a path, or add the origin to `CORS_ORIGIN`.',
+  INVALID_CODE: 'Enter the current code.',
+  INVALID_CREDENTIALS: 'Correct them, or reset the password.',
+  ACCOUNT_NOT_CONNECTED: 'The person signs in here and connects the account of the identity provider.',
+  ACCOUNT_SUSPENDED: 'The operator lifts the suspension: `saas-backend user unsuspend`.',
+  APPROVAL_REQUIRED:
+    'Ask the identity provider for an approval with the `authorization_details` of the challenge.',
+  FEATURE_NOT_INCLUDED: 'Change to a plan with this feature.',
+  IMPERSONATED: 'End the impersonation first; only the owner of the account changes it.',
+  INSUFFICIENT_SCOPE: 'Get a token or an API key with the scope that the challenge names.',
+  LIMIT_REACHED: 'Wait until the limit starts again, or change to a plan with a higher one.',
+  ORIGIN_NOT_ALLOWED: 'Add the origin to `CORS_ORIGIN`.',
+  REGISTRATION_DISABLED: 'The operator allows registrations in the admin area.',
+  REGISTRATION_REJECTED: 'Read the message: your hook `beforeRegister` writes it.',
+  ROLE_REQUIRED: 'A member who manages the organization gives the user a role with the permission.',
+  CUSTOMER_NOT_FOUND: 'Start a checkout first.',
+  ORGANIZATION_NOT_FOUND: 'Accept an invitation to it, or check its identifier.',
+  AGENT_ACCOUNT_TAKEN: 'Disconnect it from the other user first.',
+  IDENTITY_TAKEN: 'Disconnect it from the other user first.',
+  ALREADY_MEMBER: 'Nothing is to be done.',
+  DELIVERY_PENDING: 'Wait for the result of the attempt.',
+  EMAIL_TAKEN: 'Sign in to that account, or use another address.',
+  EVENT_ALREADY_MATCHED: 'Assign only events that have no user.',
+  SEATS_TAKEN: 'Buy more seats, or remove a member.',
+  SUBSCRIPTION_NOT_CHANGEABLE: 'Follow the message, which names the next step.',
+  TOO_MANY_MEMBERS: 'Remove a member, or raise `ORGANIZATION_MAX_MEMBERS`.',
+  MAIL_NOT_SENT: 'Read the message, which has the answer of the mail server.',
+  TAX_NOT_CONFIGURED: 'Complete the tax settings at the payment provider.',
+  BILLING_NOT_CONFIGURED: 'Set `PAYMENT_SECRET_KEY`, and `PAYMENT_WEBHOOK_SECRET` for the webhook.',
+
+  // idp
+  access_denied: 'Ask again only if the person wants it.',
+  expired_login_hint_token: 'Get a new access token for the person at this resource.',
+  invalid_authorization_details: 'Register the kind of action: `idp resource approval add`.',
+  invalid_binding_message: 'Shorten the message.',
+  invalid_client_metadata: 'Correct the member that the description names.',
+  invalid_days: 'Send a number from 1 to 30.',
+  invalid_dpop_proof: 'Sign a new proof for this method and address with the key of the token.',
+  invalid_grant:
+    'Start the sign-in again. A code and a refresh token work once, for the client that got them.',
+  invalid_kind: 'Send one of the two.',
+  invalid_redirect_uri:
+    'Register an https address, or one of the exceptions in [Clients](../idp/clients.md).',
+  invalid_request: 'Correct the parameter that the description names.',
+  invalid_scope: 'Ask for scopes that the client, the agent or the token has.',
+  invalid_target:
+    'Register the API with `idp resource add`, and let the agent use it with `idp agent allow`.',
+  kind_not_allowed: 'Create people with an invitation.',
+  request_uri_not_supported: 'Send the parameters themselves.',
+  unauthorized_client: 'Set `IDP_ES256_KEY`, or change the client: `idp client update --id-token-alg EdDSA`.',
+  unsupported_grant_type: 'Use one of `grant_types_supported` in `/.well-known/openid-configuration`.',
+  unsupported_response_type: 'Send `response_type=code`.',
+  use_dpop_nonce: 'Repeat the request with a proof that contains the nonce.',
+  invalid_client:
+    'Check `client_id`, the secret or key, and the method of authentication with which the client is registered.',
+  invalid_credentials: 'Correct them, or get a new password from the operator.',
+  invalid_token: 'Get a new token; for the administrator endpoints, send `IDP_ADMIN_TOKEN`.',
+  operators_only: 'Run `idp operator grant <handle>` on the host of the provider.',
+  email_taken: 'Use another address, or sign in to the account that has it.',
+  handle_taken: 'Choose another handle.',
+  wrong_state: 'Read the state of the principal first: `idp principal list`.',
+  uri_too_long: 'Push the parameters to `/par`, and send only `request_uri`.',
+  passwords_differ: 'Enter the same password twice.',
+  admin_api_disabled: 'Set `IDP_ADMIN_TOKEN`.',
+};
