@@ -16,9 +16,10 @@ import { askPassword, readPassword } from '../password.js';
 import { createProgress } from '../progress.js';
 import { SAAS, withStore } from '../store.js';
 import { answer, complain, confirmDeletion, fail, say } from '../terminal.js';
+import { openExport, PRODUCT_NAMES, type ProductName } from '../user-exports.js';
 
 type CreateOptions = CommonOptions & { name?: string; verified?: true; passwordStdin?: true };
-type ImportOptions = CommonOptions & { dryRun?: true };
+type ImportOptions = CommonOptions & { dryRun?: true; from?: ProductName; passwords?: string };
 type ListOptions = CommonOptions & { state?: UserState; limit?: number };
 type DeleteOptions = CommonOptions & { yes?: true };
 type GrantOptions = CommonOptions & { until?: number };
@@ -44,8 +45,9 @@ because other users of the machine can read arguments.`;
 
 const IMPORT = `Import users of another system with their password hashes.
 
-Each line is a JSON object with "email" and, optionally, "id", "name", "passwordHash", "emailVerified", "createdAt", \
-"customerId" (of the payment provider), "publicMetadata" and "privateMetadata". Hashes of argon2, bcrypt, scrypt (also of Firebase) and PBKDF2 stay as they are until the user signs in. Existing accounts never change, so an import can be repeated. The command \
+With --from, the file is the export of another product as it is, and what is not imported is printed with the number of users. \
+Without it, each line is a JSON object with "email" and, optionally, "id", "name", "passwordHash", "emailVerified", "suspended", \
+"createdAt", "customerId" (of the payment provider), "publicMetadata" and "privateMetadata". Hashes of argon2, bcrypt, scrypt (also of Firebase) and PBKDF2 stay as they are until the user signs in. Existing accounts never change, so an import can be repeated. The command \
 exits with 1 when it refuses a line.`;
 
 const SUSPEND = `Suspend an account at once and end its sessions, tokens and mailed links. A subscription continues to be \
@@ -84,10 +86,16 @@ export function define(group: CommandLine): void {
     .command('import')
     .summary('Import users of another system with their password hashes')
     .description(IMPORT)
-    .argument('<file.ndjson>', 'File with one JSON object per line; - reads standard input')
+    .argument('<file>', 'File with one JSON object per line, or an export; - reads standard input')
+    .addOption(new Option('--from <product>', 'Product that wrote the export').choices(PRODUCT_NAMES))
+    .option(
+      '--passwords <file>',
+      'With --from: password hashes of Auth0, CSV of Clerk or hash_config of Firebase',
+    )
     .option('--dry-run', 'Print what the import would do and change nothing')
     .examples(
       'saas-backend user import users.ndjson --dry-run',
+      'saas-backend user import auth0.json --from auth0 --passwords hashes.json --dry-run',
       'psql -At -f export.sql | saas-backend user import -',
     )
     .action(importFile);
@@ -262,33 +270,39 @@ function passwordFor({ passwordStdin }: CreateOptions, command: CommandLine): Pr
   return command.error('error: there is no terminal to ask for the password. Use --password-stdin.');
 }
 
-async function importFile(file: string, options: ImportOptions): Promise<void> {
-  const { dryRun = false } = options;
+async function importFile(file: string, options: ImportOptions, command: CommandLine): Promise<void> {
+  const { dryRun = false, from, passwords } = options;
+  if (passwords !== undefined && !from) command.error('error: --passwords needs --from.');
+  const exported = from && (await openExport(from, file, passwords));
   const stopping = new AbortController();
   const { signal } = stopping;
   // A second signal ends the process at once.
   process.once('SIGINT', () => stopping.abort());
-  const { input, bytes: total } = openInput(file);
+  const { input, bytes: total } = exported ? { input: exported.input, bytes: undefined } : openInput(file);
   addAbortSignal(signal, input);
   const progress = createProgress({ name: 'MiB', write: (bytes) => (bytes / 2 ** 20).toFixed(1) });
   await withUsers({ dryRun }, async (users) => {
     const report = await users.import(input, {
       dryRun,
       signal,
+      ...(exported && { convert: exported.convert }),
       onProgress: (bytes) => progress.show(bytes, total),
       onRefused: (line, reason) => {
         progress.end();
-        complain(`line ${line}: ${reason}`);
+        complain(`${exported?.unit ?? 'line'} ${line}: ${reason}`);
       },
     });
     progress.end();
     const { lines, created, existing, refused, interrupted } = report;
     const outcome = dryRun ? 'would be new' : 'new';
+    const notImported = exported?.notImported();
+    const rows = Object.entries(notImported ?? {}).map(([what, users]) => `\n  ${what} (${users})`);
     say(
       options.json
-        ? JSON.stringify(report)
-        : `${lines} lines: ${created} ${outcome}, ${existing} already there, ${refused} refused.`,
+        ? JSON.stringify({ ...report, notImported })
+        : `${lines} ${exported?.unit ?? 'line'}s: ${created} ${outcome}, ${existing} already there, ${refused} refused.`,
     );
+    if (rows.length > 0 && !options.json) say(`Not imported, with the number of users:${rows.join('')}`);
     if (interrupted) complain('Interrupted. The imported users stay; the same command imports the rest.');
     if (interrupted || refused > 0) process.exitCode = interrupted ? 130 : 1;
   });

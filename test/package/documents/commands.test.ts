@@ -1,5 +1,13 @@
 import { execFile } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
@@ -257,6 +265,15 @@ t.test('the commands of docs/idp/invitations.md work as printed', async (t) => {
   t.match(printed, /^mary@example\.com {2}\S+\/invite\//m);
 });
 
+t.test('the commands of docs/saas/migrate-keycloak.md invite the people of a realm to idp', async (t) => {
+  const { cwd } = await startIdp(t);
+  const file = 'demo-realm.json';
+  copyFileSync(join(ROOT, 'test/bin/fixtures', file), join(cwd, file));
+  const printed = await paste(t, commandsIn('docs/saas/migrate-keycloak.md', 'People of idp'), {}, cwd);
+  t.match(printed, /^ada {2}\S+\/invite\//m);
+  t.notMatch(printed, /service-account/);
+});
+
 t.test('the commands of docs/idp/claims.md work as printed', async (t) => {
   const { cwd } = await startIdp(t);
   const printed = await paste(t, commandsIn('docs/idp/claims.md'), {}, cwd);
@@ -343,10 +360,14 @@ t.test('the commands about a user work as printed beside a running saas-backend'
   await pasted(commandsIn('docs/saas/admin-audit.md'));
 
   writeFileSync(join(cwd, 'users.ndjson'), '{"email":"grace@example.com","name":"Grace"}\n');
+  t.match(
+    await pasted(commandsIn('docs/saas/import-users.md')),
+    /2 lines: 1 new, 1 already there, 0 refused/,
+  );
+  writeFileSync(join(cwd, 'users.ndjson'), '{"email":"kim@example.com","name":"Kim"}\n');
   t.match(await pasted(commandsIn('docs/saas/migrate-better-auth.md')), /1/);
   t.match(await pasted(commandsIn('docs/saas/migrate-supabase.md')), /1/);
   t.match(await pasted(commandsIn('docs/saas/existing-users.md')), /1/);
-  t.match(await pasted(commandsIn('docs/saas/import-users.md')), /1/);
   const signUp = commandsIn('docs/saas/accounts.md').replaceAll('http://localhost:3000', url);
   t.match(await pasted(signUp.replaceAll('ada@', 'mary@')), /accessToken[\s\S]*accessToken/);
 });

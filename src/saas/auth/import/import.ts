@@ -5,7 +5,15 @@ import { METADATA_KINDS } from '../users/metadata.js';
 import { insertUser, type NewUser, type NewUserDependencies, type StoreUser } from '../users/users.js';
 import { type Line, readLines } from './import-lines.js';
 
+/** The fields of a line of JSON. */
+export type ImportRecord = Record<string, unknown>;
+
 export interface ImportOptions {
+  /**
+   * Converts a record of another system to one of this format, in which `null` is no value.
+   * @returns the reason if it cannot be imported
+   */
+  convert?(record: ImportRecord): ImportRecord | string;
   /** Report the result without changing anything. */
   dryRun?: boolean;
   /** Called for each rejected line, in order. */
@@ -29,31 +37,31 @@ export interface ImportReport {
 /** Users inserted at once, which share a commit; no further lines are buffered. */
 const BATCH_SIZE = 128;
 
-/** More than twice the maximum of metadata. */
-const MAX_LINE_BYTES = 32 * 1024;
+/** More than twice the maximum of metadata; exports of other systems have more fields. */
+const MAX_LINE_BYTES = { own: 32 * 1024, converted: 1024 * 1024 };
 
 const FIELDS = [
-  ...['id', 'email', 'name', 'passwordHash', 'emailVerified', 'createdAt', 'customerId'],
+  ...['id', 'email', 'name', 'passwordHash', 'emailVerified', 'suspended', 'createdAt', 'customerId'],
   ...METADATA_KINDS,
 ];
 
 /**
- * Imports users of another system from lines of JSON: `{ email, id?, name?, passwordHash?, emailVerified?, createdAt?,
- * customerId?, publicMetadata?, privateMetadata? }`.
+ * Imports users of another system from lines of JSON: `{ email, id?, name?, passwordHash?, emailVerified?, suspended?,
+ * createdAt?, customerId?, publicMetadata?, privateMetadata? }`, or from other lines that `convert` reads.
  * Invalid lines are skipped, and existing accounts stay unchanged, so that an import can be repeated.
  *
  * @throws StoreUnavailable; the users imported before remain
  */
 export async function importUsers(
   input: AsyncIterable<Uint8Array>,
-  { dryRun = false, onRefused, onProgress, signal }: ImportOptions,
+  { dryRun = false, convert, onRefused, onProgress, signal }: ImportOptions,
   deps: NewUserDependencies & { audit: Audit },
 ): Promise<ImportReport> {
   const target = dryRun ? { ...deps, storeUser: createDryRun(deps) } : deps;
   const report: ImportReport = { lines: 0, created: 0, existing: 0, refused: 0, interrupted: false };
   let batch: Line[] = [];
   const importBatch = async (bytes: number) => {
-    const results = await Promise.all(batch.map(({ text }) => importLine(text, target)));
+    const results = await Promise.all(batch.map(({ text }) => importLine(text, convert, target)));
     for (const [index, result] of results.entries()) {
       report.lines++;
       if (result === 'created' || result === 'existing') report[result]++;
@@ -66,7 +74,8 @@ export async function importUsers(
     onProgress?.(bytes);
   };
   try {
-    for await (const line of readLines(input, MAX_LINE_BYTES)) {
+    const maxBytes = convert ? MAX_LINE_BYTES.converted : MAX_LINE_BYTES.own;
+    for await (const line of readLines(input, maxBytes)) {
       if (typeof line.text !== 'string' || line.text.trim() !== '') batch.push(line);
       if (batch.length === BATCH_SIZE) await importBatch(line.bytes);
       if (signal?.aborted) break;
@@ -104,11 +113,14 @@ function createDryRun({ users, customers }: Pick<NewUserDependencies, 'users' | 
 
 async function importLine(
   text: Line['text'],
+  convert: ImportOptions['convert'],
   deps: NewUserDependencies,
 ): Promise<'created' | 'existing' | { reason: string }> {
   if (typeof text !== 'string') return text;
-  const user = parseUser(text);
-  if ('reason' in user) return user;
+  const parsed = parseRecord(text);
+  const record = convert && typeof parsed === 'object' ? convert(parsed) : parsed;
+  const user = typeof record === 'object' ? toNewUser(record) : record;
+  if (typeof user === 'string') return { reason: user };
   try {
     await insertUser(user, deps);
     return 'created';
@@ -120,24 +132,32 @@ async function importLine(
   }
 }
 
-/** Parses a line. `insertUser` validates the values. */
-function parseUser(text: string): NewUser | { reason: string } {
+/** The object of a line, or the reason why there is none. */
+function parseRecord(text: string): ImportRecord | string {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
-    return { reason: 'is not valid JSON' };
+    return 'is not valid JSON';
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    return { reason: 'is not an object' };
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as ImportRecord)
+    : 'is not an object';
+}
+
+/** `insertUser` validates the values. */
+function toNewUser(record: ImportRecord): NewUser | string {
   // Ignoring a misspelt field could silently create an account that cannot sign in.
-  const unknownField = Object.keys(value).find((field) => !FIELDS.includes(field));
-  if (unknownField !== undefined) return { reason: `has an unknown field '${unknownField.slice(0, 40)}'` };
+  const unknownField = Object.keys(record).find((field) => !FIELDS.includes(field));
+  if (unknownField !== undefined) return `has an unknown field '${unknownField.slice(0, 40)}'`;
   // Databases export absent values as null.
   const { createdAt, ...rest } = Object.fromEntries(
-    Object.entries(value).filter(([, field]) => field !== null),
+    Object.entries(record).filter(([, field]) => field !== null),
   );
-  return { ...rest, ...(createdAt !== undefined && { createdAt: parseTime(createdAt) }) } as NewUser;
+  return {
+    ...rest,
+    ...(createdAt !== undefined && { createdAt: parseTime(createdAt) }),
+  } as unknown as NewUser;
 }
 
 /**

@@ -208,6 +208,8 @@ export interface NewUser extends MetadataInput {
   name?: string;
   /** Default `false`. */
   emailVerified?: boolean;
+  /** Whether the account is suspended from the beginning. Default `false`. */
+  suspended?: boolean;
   /** Unix time in milliseconds. Default: now. */
   createdAt?: number;
   /** The user's customer at the payment provider, such as `cus_…`. */
@@ -280,7 +282,7 @@ export async function insertUser(
   const given = trimmedProfile(input);
   const details = validateNewUser(given, deps);
   if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
-  const { id, email, password, name, emailVerified = false, createdAt = clock.now() } = given;
+  const { id, email, password, name, emailVerified = false, suspended, createdAt = clock.now() } = given;
   const found = id === undefined ? null : await deps.users.findOne({ id });
   if (found && found.email !== canonicalEmail(email)) throw ID_TAKEN();
   if (found) throw authErrors.EMAIL_TAKEN();
@@ -289,7 +291,10 @@ export async function insertUser(
   const metadata = mergeMetadata({}, input);
   const fields = deps.userFields?.change(undefined, input.fields, 'operator');
   const profile = { id, email, name, passwordHash, emailVerified, metadata, fields };
-  const user = newUserDocument(profile, createdAt, deps);
+  const user: UserDocument = {
+    ...newUserDocument(profile, createdAt, deps),
+    ...(suspended && { suspendedAt: clock.now() }),
+  };
   const { customerId } = given;
   await deps.storeUser(user, { record: recordOf?.(user.id), customerId }).catch(async (error: unknown) => {
     if (!(error instanceof UniqueViolation)) throw error;
@@ -308,13 +313,14 @@ function validateNewUser(
   input: Partial<Record<keyof NewUser, unknown>>,
   { passwords, clock, userFields }: NewUserDependencies,
 ): ErrorDetail[] {
-  const { id, email, password, passwordHash, createdAt, customerId } = input;
+  const { id, email, password, passwordHash, suspended, createdAt, customerId } = input;
   const problems: Record<keyof NewUser, string | null | false> = {
     id:
       !(id === undefined || (typeof id === 'string' && USER_ID.test(id))) &&
       `must have 1 to 64 letters, digits, _ and -; given: ${formatValue(id)}`,
     ...profileProblems({ ...input, email: email ?? null }),
     fields: fieldsProblem(input.fields, userFields),
+    suspended: !isFlag(suspended) && mustBeFlag(suspended),
     password:
       password !== undefined &&
       (typeof password === 'string' ? passwords.problem(password) : 'must be a string'),
@@ -374,13 +380,15 @@ export function profileProblems({
   return {
     email: !isText(email, Email) && mustBe(Email, email),
     name: !isText(name, OptionalName) && mustBe(OptionalName, name),
-    emailVerified:
-      !(emailVerified === undefined || typeof emailVerified === 'boolean') &&
-      `must be true or false; given: ${formatValue(emailVerified)}`,
+    emailVerified: !isFlag(emailVerified) && mustBeFlag(emailVerified),
     publicMetadata: metadataProblem(publicMetadata),
     privateMetadata: metadataProblem(privateMetadata),
   };
 }
+
+const isFlag = (value: unknown): boolean => value === undefined || typeof value === 'boolean';
+
+const mustBeFlag = (value: unknown): string => `must be true or false; given: ${formatValue(value)}`;
 
 function isPast(time: number, clock: Clock): boolean {
   return time >= 0 && time <= clock.now();
