@@ -222,7 +222,8 @@ t.test('a cancelled trial is not announced as converting to a paid plan', async 
 
 t.test('the guide lists the event types of the webhook endpoint', (t) => {
   const guide = readFileSync(packageFile('docs/saas/billing-webhooks.md'), 'utf8');
-  const rows = guide.slice(guide.indexOf('| Event type |'), guide.indexOf('`GET /billing/invoices`'));
+  const start = guide.indexOf('| Event type |');
+  const rows = guide.slice(start, guide.indexOf('\n\n', start));
   const listed = rows.split('\n').flatMap((row) => {
     const [first = '', ...others] = [...(row.split('|')[1] ?? '').matchAll(/`([\w.]+)`/g)].map(
       ([, name = '']) => name,
