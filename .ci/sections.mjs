@@ -249,7 +249,7 @@ export const SECTIONS = [
     part: 23,
     run: 'node test/run.mjs --suite "new applications" --timeout=1800',
     needs: ['chromium'],
-    tests: ['campaign/init/init'],
+    tests: ['campaign/init/init', 'campaign/init/skill'],
   },
   // Without a container engine, and only as root.
   { name: 'image', part: 11, run: 'npm run test:image', needs: ['mongod'] },
