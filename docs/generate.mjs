@@ -1,7 +1,7 @@
 // Generates `.env.example`, the pages of the reference, the lists of pages, and the OpenAPI documents from the code.
 // `npm run generate` writes them; with --check, which `npm run check` calls, it compares them instead. Exits with 1 on a difference, or
 // if a part of the public surface has no documentation.
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Type } from 'typebox';
@@ -13,9 +13,10 @@ import { createServer } from '../dist/src/saas/server.js';
 import { buildDocument } from './openapi/build.mjs';
 import * as products from './openapi/products.mjs';
 import { readPublicSurface } from './public-surface.mjs';
-import { apiPage, eventsPage, withPages } from './reference.mjs';
+import { eventsPage, withPages } from './reference.mjs';
 import { cliPage, commandPage } from './reference-commands.mjs';
 import { errorsPage } from './reference-errors.mjs';
+import { exportPages } from './reference-exports.mjs';
 import { configurationPage, envExample, optionsPage } from './reference-options.mjs';
 import { table } from './table.mjs';
 
@@ -62,7 +63,7 @@ const pages = {
   'docs/reference/cli.md': cliPage(NOTE),
   'docs/reference/cli/saas-backend.md': await commandPage(NOTE, 'saas-backend'),
   'docs/reference/cli/idp.md': await commandPage(NOTE, 'idp'),
-  'docs/reference/api.md': apiPage(NOTE, surfaces),
+  ...exportPages(NOTE, surfaces, [...errorTables['saas-backend'], ...errorTables.both]),
   'docs/index.md': withPages('docs/index.md'),
   'docs/llms.txt': withPages(
     'docs/llms.txt',
@@ -73,15 +74,22 @@ const pages = {
 };
 
 const outdated = Object.keys(pages).filter((file) => pages[file] !== read(file));
+// Pages of exports that were removed or renamed.
+const exportsFolder = 'docs/reference/exports';
+const superfluous = readdirSync(join(root, exportsFolder), { recursive: true })
+  .map((name) => `${exportsFolder}/${name.replaceAll('\\', '/')}`)
+  .filter((file) => file.endsWith('.md') && pages[file] === undefined);
 const problems = undocumented.map((name) => `${name} has no documentation. Add a comment in src.`);
-if (!process.argv.includes('--check'))
+if (!process.argv.includes('--check')) {
+  for (const file of superfluous) rmSync(join(root, file));
   for (const file of outdated) {
     mkdirSync(join(root, file, '..'), { recursive: true });
     writeFileSync(join(root, file), pages[file]);
   }
-else if (outdated.length > 0)
+} else if (outdated.length + superfluous.length > 0)
   problems.push(
     ...outdated.map(differenceOf),
+    ...superfluous.map((file) => `${file} describes no export.`),
     'The generated files differ from the code. Run: npm run generate',
   );
 for (const problem of problems) console.error(problem);

@@ -1,6 +1,6 @@
 /**
  * The public surface of the package by entry point: what is exported, and every type of ours that is reachable from it, as the
- * compiler finds it. docs/reference/api.md is made from it.
+ * compiler finds it. docs/reference/exports is made from it.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -11,6 +11,7 @@ const ENTRIES = {
   'saas-backend': 'index.d.ts',
   'saas-backend/client': 'client/index.d.ts',
   'saas-backend/react': 'react/index.d.ts',
+  'saas-backend/server': 'server/index.d.ts',
   'saas-backend/resource-server': 'resource-server/index.d.ts',
 };
 

@@ -2,13 +2,11 @@
 import { describeOptions } from '../dist/src/core/config/option-rows.js';
 import { optionsIn, resolveOptions } from '../dist/src/core/config/options.js';
 import { OPTION_GROUPS } from './option-groups.mjs';
-import { navigation } from './reference.mjs';
+import { linkPages } from './reference.mjs';
 import { escapeHtml, table } from './table.mjs';
 
 const PLUGINS = { 'saas-backend': 'saasBackend', idp: 'identityProvider' };
 const OPTION_TYPES = { 'saas-backend': 'SaasBackendOptions', idp: 'IdentityProviderOptions' };
-
-const titles = new Map(navigation.flatMap(({ pages }) => pages.map(([page, title]) => [page, title])));
 
 /** The options of a program by group, in the order of docs/option-groups.mjs. */
 function groupsOf(program, schemas) {
@@ -86,13 +84,6 @@ function isLiteral(value) {
   return value !== '' && !/[\s<`']/.test(value);
 }
 
-/** Paths of pages in a description become links. */
-const linked = (doc, toDocs) =>
-  doc.replace(/docs\/([\w/-]+\.md)(#[\w-]+)?/g, (_, page, anchor = '') => {
-    if (!titles.has(page)) throw new Error(`an option refers to docs/${page}, which does not exist`);
-    return `[${titles.get(page)}](${toDocs}${page}${anchor})`;
-  });
-
 function section({ name, env, fallbackEnv, file, doc, default: initial, make, example, value, ...option }) {
   const variable = example === undefined ? `\`${env}\`` : `\`${env}=${example}\``;
   const rows = [
@@ -103,7 +94,7 @@ function section({ name, env, fallbackEnv, file, doc, default: initial, make, ex
     make && ['Value', make.startsWith('the ') ? make : `for example of \`${make}\``],
     ['Default', initial === '' ? 'not set' : isLiteral(initial) ? `\`${initial}\`` : initial],
   ].filter(Boolean);
-  return `### ${env}\n\n${escapeHtml(linked(doc, '../../'))}\n\n${table(['', ''], rows)}`;
+  return `### ${env}\n\n${escapeHtml(linkPages(doc, '../../'))}\n\n${table(['', ''], rows)}`;
 }
 
 const slugOf = (text) => text.toLowerCase().replaceAll(' ', '-');
@@ -140,7 +131,7 @@ ${second.env}=${second.example}
 \`\`\`
 
 [Configuration](../configuration.md) says which of them wins. Options without a variable, such as hooks, are members of
-[${OPTION_TYPES[program]}](../api.md#${OPTION_TYPES[program].toLowerCase()}).
+[${OPTION_TYPES[program]}](../exports/saas-backend/${OPTION_TYPES[program]}.md).
 
 ${table(['Job', 'Options'], rows)}
 ${groups.map(({ title, options }) => `## ${title}\n\n${options.map(section).join('\n')}`).join('\n')}`;

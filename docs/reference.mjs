@@ -2,93 +2,11 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { escapeHtml, table } from './table.mjs';
+import { declarationsOf, textOf } from './declarations.mjs';
+import { table } from './table.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const dist = (file) => join(root, 'dist', file);
-
-/** The declarations of a compiled file: their names, comments and text. A type can have the name of the schema that it describes. */
-function declarationsOf(file) {
-  const found = new Map();
-  let comment = [];
-  let current;
-  for (const line of readFileSync(file, 'utf8').split('\n')) {
-    const [, kind, name] =
-      /^(?:export )?(?:declare )?(?:abstract )?(interface|type|class|function|const) (\w+)/.exec(line) ?? [];
-    if (line.startsWith('/**')) {
-      comment = [line];
-      current = undefined;
-    } else if (name) {
-      current = { kind, comment: textOf(comment), lines: [line] };
-      found.set(name, [...(found.get(name) ?? []), current]);
-      comment = [];
-    } else if (/^(import|export|declare) /.test(line)) current = undefined;
-    else if (current) current.lines.push(line);
-    else comment.push(line);
-  }
-  return found;
-}
-
-const textOf = (lines) =>
-  lines
-    .map((line) => line.replace(/^\s*(?:\/\*\*|\*(?!\/))? ?/, '').replace(/\s*\*\/\s*$/, ''))
-    .join(' ')
-    .trim();
-
-/** What a name stands for: its types, or its value if it has none. */
-function declarationOf({ declared, file }) {
-  const own = declarationsOf(file).get(declared);
-  if (!own) throw new Error(`${file} does not declare ${declared}`);
-  const types = own.filter(({ kind }) => kind !== 'const');
-  const parts = types.length > 0 ? types : own;
-  return { comment: parts[0].comment, lines: parts.flatMap(({ lines }) => lines) };
-}
-
-/** Types that the compiler derives from schemas: a page describes their fields. */
-const DESCRIBED = {
-  SaasBackendOptions: 'Every option with its variable and default: [Configuration](options/saas-backend.md).',
-  CreateServerOptions:
-    'Every option with its variable and default: [Configuration](options/saas-backend.md).',
-  IdentityProviderOptions: 'Every option with its variable and default: [Configuration](options/idp.md).',
-  CreateIdentityServerOptions: 'Every option with its variable and default: [Configuration](options/idp.md).',
-};
-
-/** @param surfaces what `readPublicSurface` has found */
-export function apiPage(note, surfaces) {
-  const section = (item) => {
-    const { comment, lines } = declarationOf(item);
-    const text = lines
-      .join('\n')
-      .trim()
-      .replaceAll(/^export (?:declare )?/gm, '');
-    return [
-      `### ${item.name}`,
-      ...[comment, DESCRIBED[item.name]].filter(Boolean).map(escapeHtml),
-      `\`\`\`ts\n${text}\n\`\`\``,
-    ].join('\n\n');
-  };
-  const sections = Object.entries(surfaces).flatMap(([entry, items]) => {
-    const sorted = items.toSorted((one, other) => (one.name < other.name ? -1 : 1));
-    const exported = sorted.filter(({ isExported }) => isExported);
-    const reachable = sorted.filter(({ isExported }) => !isExported);
-    return [
-      `## ${entry}`,
-      ...exported.map(section),
-      ...(reachable.length > 0
-        ? [`## Other types of ${entry}`, 'Exported types refer to them; they cannot be imported by name.']
-        : []),
-      ...reachable.map(section),
-    ];
-  });
-  return `${note}
-# Exports
-
-The functions and types of the package. An editor shows the same comments. Everything that this page does not list is internal and
-changes without notice.
-
-${sections.join('\n\n')}
-`;
-}
 
 /** The comment and the fields of each event of an interface, with those of the interfaces that it refers to. */
 function eventsOf(file, interfaceName) {
@@ -157,7 +75,7 @@ Events of saas-backend for the code of your application, in the process where th
 fastify.saas.events.on('user.registered', ({ id, at, userId, user }) => {});
 \`\`\`
 
-Each has \`id\` and \`at\` (ISO 8601). The types are in [SaasEvents](api.md#saasevents). Listeners are called after the commit of the change, which stores the event for
+Each has \`id\` and \`at\` (ISO 8601). The types are in [SaasEvents](exports/saas-backend/SaasDecorator.md#saasevents). Listeners are called after the commit of the change, which stores the event for
 [webhooks](../saas/webhooks.md), too: a process that is killed in between calls no listener, but the webhook is sent. More: [Accounts](../saas/user-events.md#events),
 [Billing](../saas/billing-webhooks.md#events-for-your-code), [Organizations](../saas/organizations.md).
 
@@ -167,6 +85,15 @@ ${table(['Event', 'Meaning', 'Fields'], rows)}`;
 /** The pages of the documentation, by group: `docs/.vitepress/navigation.json`. */
 export const navigation = JSON.parse(readFileSync(join(root, 'docs/.vitepress/navigation.json'), 'utf8'));
 
+const titles = new Map(navigation.flatMap(({ pages }) => pages.map(([page, title]) => [page, title])));
+
+/** Paths of pages in a description, such as `docs/start.md`, become links. */
+export const linkPages = (text, toDocs) =>
+  text.replace(/docs\/([\w/-]+\.md)(#[\w-]+)?/g, (path, page, anchor = '') => {
+    if (!titles.has(page)) throw new Error(`a description refers to ${path}, which does not exist`);
+    return `[${titles.get(page)}](${toDocs}${page}${anchor})`;
+  });
+
 const MARK = '<!-- pages: npm run generate -->';
 
 /** Replaces what follows the mark with the list of pages. */
@@ -175,7 +102,7 @@ export function withPages(file, others = '') {
   if (!text.includes(MARK)) throw new Error(`${file} has no place for the list of pages`);
   const groups = navigation.map(({ text: title, pages }) => {
     const lines = pages.map(([page, name, about]) => {
-      if (!existsSync(join(root, 'docs', page)) && !GENERATED.includes(page))
+      if (!existsSync(join(root, 'docs', page)) && !page.startsWith('reference/'))
         throw new Error(`there is no docs/${page}`);
       return `- [${name}](${page}): ${about}`;
     });
@@ -183,13 +110,3 @@ export function withPages(file, others = '') {
   });
   return `${text.slice(0, text.indexOf(MARK))}${MARK}\n\n${groups.join('\n')}${others}`;
 }
-
-const GENERATED = [
-  'options/saas-backend',
-  'options/idp',
-  'cli',
-  'cli/saas-backend',
-  'cli/idp',
-  'events',
-  'api',
-].map((name) => `reference/${name}.md`);

@@ -1,6 +1,15 @@
 // Builds the site: node docs/.vitepress/build.mjs [--dev]. VitePress reads the pages from the folder `pages`, a copy of docs in which
 // links to files outside of docs lead to copies of these files.
-import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, watch, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  watch,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join, posix } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, createServer } from 'vitepress';
@@ -12,7 +21,11 @@ const site = join(root, 'docs');
 const pages = join(site, '.vitepress/pages');
 
 const navigation = JSON.parse(readFileSync(new URL('navigation.json', import.meta.url), 'utf8'));
-const PAGES = ['index.md', ...navigation.flatMap((group) => group.pages.map(([page]) => page))];
+/** The indexes of the exports list them. */
+const EXPORTS = readdirSync(join(site, 'reference/exports'), { recursive: true })
+  .map((name) => posix.join('reference/exports', name.replaceAll('\\', '/')))
+  .filter((name) => name.endsWith('.md') && name.split('/').length === 4);
+const PAGES = ['index.md', ...navigation.flatMap((group) => group.pages.map(([page]) => page)), ...EXPORTS];
 
 /** Where a link of a page leads on the site. `path` is relative to the repository. */
 function resolve(path, anchor, page) {

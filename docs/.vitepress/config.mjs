@@ -73,11 +73,11 @@ export default defineConfig({
                 .flatMap((word) => (word.includes('_') ? [word, ...word.split('_')] : [word]))
                 .filter(Boolean),
           },
-          // The list of exports repeats what the other pages explain.
+          // The pages of exports repeat what the other pages explain.
           searchOptions: {
             combineWith: 'AND',
             fuzzy: 0.1,
-            boostDocument: (id) => (id.includes('/api.html') ? 0.1 : 1),
+            boostDocument: (id) => (id.includes('/reference/exports/') ? 0.1 : 1),
           },
         },
       },

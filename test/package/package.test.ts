@@ -28,7 +28,7 @@ interface Tokens {
 
 t.test('the package contains only what runs', async (t) => {
   const expected =
-    /^(dist\/(client\.js|bin\/[\w/-]+\.js|src\/[\w/-]+\.(js|d\.ts)|generated\/client\/\w+\.d\.ts)|src\/core\/passwords\/[\w-]+\.txt|templates\/(?!init\/)[\w/.-]+\.(html|css|js|txt|text|subject|json)|templates\/init\/([\w[\].]+\/)+[\w.-]+|docs\/((?:(?!decisions\/)[\w-]+\/)?[\w-]+\.md|llms\.txt)|docs\/images\/[\w-]+\.(png|svg)|docs\/openapi\/[\w-]+\.json|examples\/[\w-]+\.(mjs|json|ya?ml)|examples\/deploy\/(Caddyfile|systemd\/[\w@-]+\.(service|timer|env|conf))|package\.json|README\.md|LICENSE|\.env\.example)$/;
+    /^(dist\/(client\.js|bin\/[\w/-]+\.js|src\/[\w/-]+\.(js|d\.ts)|generated\/client\/\w+\.d\.ts)|src\/core\/passwords\/[\w-]+\.txt|templates\/(?!init\/)[\w/.-]+\.(html|css|js|txt|text|subject|json)|templates\/init\/([\w[\].]+\/)+[\w.-]+|docs\/((?:(?!decisions\/)[\w-]+\/){0,2}[\w-]+\.md|llms\.txt)|docs\/images\/[\w-]+\.(png|svg)|docs\/openapi\/[\w-]+\.json|examples\/[\w-]+\.(mjs|json|ya?ml)|examples\/deploy\/(Caddyfile|systemd\/[\w@-]+\.(service|timer|env|conf))|package\.json|README\.md|LICENSE|\.env\.example)$/;
   t.same(
     consumer.packed.filter((file) => !expected.test(file)),
     [],

@@ -103,6 +103,13 @@ await onChromium((browser) => {
     const pages = readdirSync(SITE, { recursive: true })
       .map(String)
       .filter((name) => name.endsWith('.html') && !name.startsWith('files/'));
+    for (const index of pages.filter((name) => /^reference\/exports\/[^/]+$/.test(name))) {
+      await page.goto(`${url}/${index}`);
+      for (const link of await page.locator('main a').all()) {
+        const { pathname } = new URL((await link.getAttribute('href')) ?? '', page.url());
+        reached.add(pathname.slice(1));
+      }
+    }
     const missing = pages.filter((name) => !['index.html', '404.html'].includes(name) && !reached.has(name));
     t.strictSame(missing, []);
     await page.goto(`${url}/saas/billing.html`);
