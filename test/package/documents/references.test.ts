@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
+import { MAIL_NAMES } from '../../../src/shared/email/templates.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { pagesForMakers, pagesOfDocumentation, pagesOfSite, ROOT, readPage } from './blocks.js';
 
@@ -30,6 +31,14 @@ t.test('the package contains the pictures of its README', async (t) => {
   const pictures = [...readPage('README.md').matchAll(/!\[[^\]]*\]\(([^)]+)\)/g)].map(([, file]) => file);
   t.strictSame(
     pictures.filter((file) => !files.includes(file)),
+    [],
+  );
+});
+
+t.test('every e-mail is on the page about templates', async (t) => {
+  const page = readPage('docs/both/email-templates.md');
+  t.strictSame(
+    MAIL_NAMES.filter((name) => !page.includes(`\`${name}\``)),
     [],
   );
 });
