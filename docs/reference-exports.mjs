@@ -101,23 +101,31 @@ function rowsOfThrows(texts) {
         [];
       if (!codes?.split(', ').every((code) => errors.has(code))) {
         const [, error, when = ''] = /^(\w*Error)\b,?(.*)$/.exec(clause) ?? [];
-        return [error ? [`\`${error}\``, prose(when.trim())] : ['', prose(clause)]];
+        return [error ? [`\`${error}\``, prose(when.trim())] : ['others', prose(clause)]];
       }
       const all = codes.split(', ');
-      return all.map((code, index) => {
-        const when = index === all.length - 1 ? rest.replace(/^[,:]? /, '').trim() : '';
+      const [, others] = /^ and (.*)$/.exec(rest) ?? [];
+      const rows = all.map((code, index) => {
+        const when = index === all.length - 1 && !others ? rest.replace(/^[,:]? /, '').trim() : '';
         return [
           `[\`${code}\`](../../errors.md#${code.toLowerCase()})`,
           when ? prose(when) : escapeHtml(errors.get(code).message),
         ];
       });
+      return others ? [...rows, ['others', prose(others)]] : rows;
     });
 }
 
 const throwsTable = (texts) =>
   texts.length === 0 ? [] : [table(['Throws', 'When'], rowsOfThrows(texts)).trimEnd()];
 
-const fence = (text) => `\`\`\`ts\n${text}\n\`\`\``;
+const fence = (text) => `\`\`\`ts\n${inLines(text)}\n\`\`\``;
+
+/** A long list of texts gets a line for each. */
+const inLines = (text) =>
+  /^type \w+ = '[^;]*';$/.test(text) && text.length > MAX_TYPE_IN_TABLE
+    ? text.replace(' = ', ' =\n    | ').replaceAll(/(?<=') \| /g, '\n    | ')
+    : text;
 
 /** `name: type` of a property; nothing for a method. */
 function propertyOf({ text }) {
@@ -172,6 +180,9 @@ function bodyOf(item, page, level) {
   const types = typesIn(item.members ? head : item.text, item, page);
   return [
     ...(text ? [prose(text)] : []),
+    ...(item.comment === ''
+      ? ['Part of requests and responses of the API: [OpenAPI](../../openapi.md).']
+      : []),
     ...(OPTIONS[item.name]
       ? [
           `Options with variables: [Options of ${OPTIONS[item.name]}](../../options/${OPTIONS[item.name]}.md).`,
@@ -219,7 +230,9 @@ function summaryOf({ comment }) {
 function indexOf(note, entry, items) {
   const index = `${folderOf(entry)}.md`;
   const line = (item) =>
-    `- [${item.name}](${linkTo(item, index)}): ${escapeHtml(linkPages(summaryOf(item), '../../'))}`;
+    [`- [${item.name}](${linkTo(item, index)})`, escapeHtml(linkPages(summaryOf(item), '../../'))]
+      .filter(Boolean)
+      .join(': ');
   const isFunction = ({ kind, text }) =>
     kind === 'function' || (kind === 'const' && /^const \w+: /.test(text));
   const pages = items.filter((item) => item.root === item);
