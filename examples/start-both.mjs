@@ -20,10 +20,10 @@ if (!isSet('IDP_PORT')) process.env.IDP_PORT = '8080';
 // http://localhost:3000/account
 if (!isSet('ACCOUNT_PAGES')) process.env.ACCOUNT_PAGES = 'true';
 
-// Separate process groups: a terminal sends Ctrl-C to the whole group, and a second signal would not wait.
-const children = programs.map((program) =>
-  spawn(process.execPath, program, { stdio: 'inherit', detached: true }),
-);
+// Separate process groups: a terminal sends Ctrl-C to the whole group, and a second signal would not wait. Windows has no groups, and
+// would open a window for each program.
+const detached = process.platform !== 'win32';
+const children = programs.map((program) => spawn(process.execPath, program, { stdio: 'inherit', detached }));
 
 let isEnding = false;
 function end(signal) {

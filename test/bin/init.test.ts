@@ -80,10 +80,10 @@ t.test('the files have the names, the version and the package manager of the use
 t.test('a packed file can be named, and a repository without files is empty', async (t) => {
   const cwd = temporaryFolder(t);
   await run('git', ['init', '--quiet'], { cwd });
-  const { code } = await init(cwd, ['.', '--package', 'saas-backend-0.1.0.tgz', '--no-install']);
+  const { code } = await init(cwd, ['.', '--package', 'saas-backend-1.2.3.tgz', '--no-install']);
   t.equal(code, 0);
   const { dependencies } = JSON.parse(readFileSync(join(cwd, 'package.json'), 'utf8'));
-  t.equal(dependencies['saas-backend'], `file:${join(cwd, 'saas-backend-0.1.0.tgz')}`);
+  t.equal(dependencies['saas-backend'], `file:${join(cwd, 'saas-backend-1.2.3.tgz')}`);
 });
 
 t.test('what it cannot do is refused with a remedy, and changes nothing', async (t) => {

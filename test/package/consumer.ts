@@ -8,6 +8,7 @@ import { compiled } from '../kit/process.js';
 
 export interface Consumer {
   folder: string;
+  tarball: string;
   /** Every file in the tarball. */
   packed: string[];
   /** All installed packages, including this one: path in the folder → version. */
@@ -35,11 +36,13 @@ export async function createConsumer(parent: string): Promise<Consumer> {
     const quiet = ['--prefer-offline', '--no-audit', '--no-fund'];
     await npm('install', '--omit=dev', '--ignore-scripts', '--prefix', folder, ...quiet, ...packages);
   };
-  await install(join(parent, filename));
+  const tarball = join(parent, filename);
+  await install(tarball);
 
   const lock = JSON.parse(readFileSync(join(folder, 'node_modules/.package-lock.json'), 'utf8'));
   return {
     folder,
+    tarball,
     packed: files.map(({ path }: { path: string }) => path),
     installed: lock.packages,
     bytes: sizeOf(join(folder, 'node_modules')),

@@ -50,6 +50,11 @@ t.test('the package is small', async (t) => {
   t.ok(consumer.bytes < 100 * 2 ** 20);
 });
 
+t.test('the test of a release passes, which each platform and runtime runs', async (t) => {
+  const { stdout } = await run(process.execPath, [join(ROOT, 'test/package/smoke.mjs'), consumer.tarball]);
+  t.match(stdout, /: passed\n$/);
+});
+
 t.test('both plugins load as an ECMAScript module and by require', async (t) => {
   const body = `
     const app = Fastify();

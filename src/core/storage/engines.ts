@@ -1,6 +1,6 @@
 /** The engines by the scheme of their URIs. */
 import { realpathSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { resolve, sep } from 'node:path';
 import type { EngineModule } from './checked-store.js';
 import { postgresqlPlace, postgresqlUriProblem } from './postgresql/source.js';
 
@@ -19,7 +19,7 @@ const SQLITE: Engine = {
   load: async () => (await import('./sqlite/store.js')).engine,
   uriProblem(uri) {
     const path = uri.slice('sqlite:'.length);
-    if (path === '' || path.endsWith('/') || path.includes('\0'))
+    if (path === '' || path.endsWith('/') || path.endsWith(sep) || path.includes('\0'))
       return 'a SQLite URI names a file: sqlite:data/app.db';
     // Ambiguous: as a URL, the first folder would be a host; as a path, it would be absolute.
     if (/^\/\/[^/]/.test(path))

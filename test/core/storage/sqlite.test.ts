@@ -79,8 +79,9 @@ t.test('a disk that is nearly full is named before it is full', async (t) => {
 });
 
 t.test('a store is opened by a valid URI only', async (t) => {
-  for (const uri of ['sqlite:///a.db', 'mongodb://u:p@h:1,i/x', 'mongodb+srv://h/x?retryWrites=true'])
-    t.equal(storeUriProblem(uri), null, uri);
+  const onWindows = ['sqlite:C:\\data\\app.db', 'sqlite:C:/data/app.db', 'sqlite:\\\\host\\share\\app.db'];
+  const atServers = ['mongodb://u:p@h:1,i/x', 'mongodb+srv://h/x?retryWrites=true'];
+  for (const uri of ['sqlite:///a.db', ...onWindows, ...atServers]) t.equal(storeUriProblem(uri), null, uri);
   for (const uri of [
     '',
     'sqlite:a\0',

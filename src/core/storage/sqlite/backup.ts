@@ -33,9 +33,10 @@ export async function backupSqlite(
     // The copy blocks its thread.
     const worker = new Worker(THREAD, { eval: true, workerData: [import.meta.url, source, partial] });
     await once(worker, 'exit').finally(() => clearInterval(timer));
-    sync(partial);
+    sync(partial, 'r+');
     renameSync(partial, target);
-    sync(dirname(target));
+    // Windows cannot sync a folder: its file system has a journal for names.
+    if (process.platform !== 'win32') sync(dirname(target), 'r');
   } catch (error) {
     rmSync(partial, { force: true });
     throw toStoreError(error);
@@ -69,8 +70,9 @@ function taken(file: string): StoreUnavailable {
   return new StoreUnavailable(`${file} exists`, { remedy: 'Choose another file, or move the existing one.' });
 }
 
-function sync(path: string): void {
-  const descriptor = openSync(path, 'r');
+/** @param flags on Windows, only a writable file can be synced */
+function sync(path: string, flags: 'r' | 'r+'): void {
+  const descriptor = openSync(path, flags);
   try {
     fsyncSync(descriptor);
   } finally {
