@@ -37,40 +37,6 @@ t.test('every line of .env.example can be uncommented', async (t) => {
   }
 });
 
-t.test('the examples run', async (t) => {
-  const embed = startProgram(t, join(ROOT, 'examples/embed.mjs'), {
-    cwd: temporaryFolder(t),
-    env: { PORT: '0' },
-  });
-  const [host] = await embed.printed(/^http:\S+/);
-  t.equal((await fetch(`${host}/notes`)).status, 401);
-  t.equal((await fetch(`${host}/api/health`)).status, 200);
-  t.equal((await fetch(`${host}/idp/.well-known/openid-configuration`)).status, 200);
-  t.equal(await cookieOf(host), 'saas-session', 'a page at the printed address can sign in');
-  t.equal(await embed.terminate(), 0);
-
-  const express = startProgram(t, join(ROOT, 'examples/express.mjs'), {
-    cwd: temporaryFolder(t),
-    env: { PORT: '0' },
-  });
-  const [app] = await express.printed(/^http:\S+/);
-  t.equal((await fetch(`${app}/api/health`)).status, 200);
-  t.equal(await (await fetch(app)).text(), 'My own page');
-  t.equal(await cookieOf(app), 'saas-session', 'a page at the printed address can sign in');
-  express.signal('SIGINT');
-  t.equal(await express.ended(), 0);
-});
-
-/** Registers a user from a page of the origin; the name of the cookie of the session. */
-async function cookieOf(origin: string): Promise<string | undefined> {
-  const answer = await fetch(`${origin}/api/auth/register`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json', 'session-mode': 'cookie', origin },
-    body: JSON.stringify({ email: 'ada@example.test', password: 'a sentence is fine' }),
-  });
-  return answer.headers.get('set-cookie')?.split('=')[0];
-}
-
 t.test('the instructions of /llms.txt work with the issuer that serves them', async (t) => {
   const cwd = temporaryFolder(t);
   const adminToken = 'the-token-of-the-administrator-of-this-test';

@@ -298,7 +298,7 @@ t.test('only the programs read .env, not the plugins or a server created in code
   const inUtf16 = temporaryFolder(t);
   writeFileSync(join(inUtf16, '.env'), '\ufeffNODE_ENV=production\n', 'utf16le');
   t.match(await run('saas-backend', 'doctor', inUtf16), 'saas-backend cannot start: .env is not in UTF-8.');
-  const embedded = startProgram(t, join(ROOT, 'examples/embed.mjs'), { cwd, env });
+  const embedded = startProgram(t, join(ROOT, 'test/bin/fixtures/embed.mjs'), { cwd, env });
   await t.resolves(embedded.printed(/^http:\S+/));
   const hosted = startProgram(t, compiled('test/kit/saas-server.js'), { cwd, env });
   await t.resolves(hosted.url());
