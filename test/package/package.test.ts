@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
@@ -48,6 +48,22 @@ t.test('the package is small', async (t) => {
   t.comment(`${count} packages, ${(consumer.bytes / 2 ** 20).toFixed(1)} MiB`);
   t.ok(count <= 220);
   t.ok(consumer.bytes < 100 * 2 ** 20);
+});
+
+t.test('native dependencies have a build for each platform of a release', async (t) => {
+  const builds = {
+    ...{ 'linux-x64': ['glibc', 'musl'], 'linux-arm64': ['glibc', 'musl'] },
+    ...{ 'darwin-x64': ['glibc'], 'darwin-arm64': ['glibc'], 'win32-x64': ['glibc'] },
+  };
+  for (const name of ['argon2', '@photostructure/sqlite'])
+    for (const [platform, libraries] of Object.entries(builds)) {
+      const files = readdirSync(join(consumer.folder, 'node_modules', name, 'prebuilds', platform));
+      for (const library of libraries)
+        t.ok(
+          files.some((file) => file.endsWith(`.${library}.node`)),
+          `${name} on ${platform} with ${library}`,
+        );
+    }
 });
 
 t.test('the test of a release passes, which each platform and runtime runs', async (t) => {

@@ -1,5 +1,5 @@
 /**
- * Installs a packed tarball in an empty folder and uses both programs: a user signs up and in, an agent is minted, a store is backed up.
+ * Installs a packed tarball in an empty folder and uses both programs: users sign up and in, an agent is minted, a store is backed up.
  * The same on each platform and runtime, so with plain Node.js only: `node test/package/smoke.mjs <tarball, or its folder> [node|bun|deno]`.
  */
 import { deepEqual, equal, match } from 'node:assert/strict';
@@ -33,6 +33,9 @@ function isTarball(path) {
 
 const ADMIN_TOKEN = 'the-token-of-the-administrator-of-this-test';
 const ACCOUNT = { email: 'ada@example.com', password: 'a sentence is fine' };
+const IMPORTED = { ...ACCOUNT, email: 'grace@example.com' };
+/** Of the same password. */
+const BCRYPT = '$2b$10$.a/nKWCUwnc1mTD6VUSXIOBQx4M6VtQ72Pr./kHVpYJdlouFRFG9.';
 const folder = mkdtempSync(join(tmpdir(), 'saas-backend-smoke-'));
 const env = { ...process.env, IDP_ADMIN_TOKEN: ADMIN_TOKEN };
 const isWindows = process.platform === 'win32';
@@ -107,12 +110,19 @@ const steps = {
     for (const program of ['saas-backend', 'idp'])
       match(shell(`npx --no-install ${program} version`), /^\d+\.\d+\.\d+/);
   },
-  'a user signs up and in at saas-backend': async () => {
+  'a user with a hash of bcrypt is imported': () => {
+    const file = join(folder, 'users.ndjson');
+    writeFileSync(file, `${JSON.stringify({ email: IMPORTED.email, passwordHash: BCRYPT })}\n`);
+    run('saas-backend', 'user', 'import', file);
+  },
+  'a new and an imported user sign in at saas-backend': async () => {
     const { url, stop } = await start('saas-backend');
     equal((await request('POST', `${url}/api/auth/register`, { body: ACCOUNT })).status, 201);
-    const { body } = await request('POST', `${url}/api/auth/login`, { body: ACCOUNT });
-    const me = await request('GET', `${url}/api/auth/me`, { token: body.data.accessToken });
-    equal(me.body.data.user.email, ACCOUNT.email);
+    for (const account of [ACCOUNT, IMPORTED]) {
+      const { body } = await request('POST', `${url}/api/auth/login`, { body: account });
+      const me = await request('GET', `${url}/api/auth/me`, { token: body.data.accessToken });
+      equal(me.body.data.user.email, account.email);
+    }
     await stop();
   },
   'an agent is minted at idp': async () => {

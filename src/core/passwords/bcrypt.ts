@@ -5,8 +5,8 @@ import { compareSync } from 'bcryptjs';
 /** bcrypt in JavaScript blocks its thread, so it runs in a worker. */
 
 const THREAD = `
-  const { parentPort, workerData: [module, ...rest] } = require('node:worker_threads');
-  import(module).then(({ compareInWorker }) => parentPort.postMessage(compareInWorker(...rest)));
+  const { parentPort, workerData: [file, ...rest] } = require('node:worker_threads');
+  import(file).then(({ compareInWorker }) => parentPort.postMessage(compareInWorker(...rest)));
 `;
 
 /**

@@ -11,8 +11,8 @@ import { toStoreError } from './errors.js';
 export type BackupProgress = (written: number, source: number) => void;
 
 const THREAD = `
-  const { workerData: [module, source, target] } = require('node:worker_threads');
-  import(module).then(({ vacuum }) => vacuum(source, target));
+  const { workerData: [file, source, target] } = require('node:worker_threads');
+  import(file).then(({ vacuum }) => vacuum(source, target));
 `;
 
 const PROGRESS_INTERVAL_MS = 200;
