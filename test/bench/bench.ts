@@ -35,7 +35,7 @@ Examples
 hello is bare Fastify, jwt is Fastify with @fastify/jwt, hash is argon2.verify, oidc-provider is that library with its memory
 adapter. The rows named peer compare with the programs whose paths are in POCKETBASE (PocketBase 0.38: go install
 github.com/pocketbase/pocketbase/examples/base@v0.38.0) and SUPABASE_AUTH (Supabase Auth 2.196, on the same PostgreSQL).
-PostgreSQL and mongod are those of the tests (docs/operate/storage.md); rows are skipped without one.`;
+PostgreSQL and mongod are those of the tests (test/core/storage/README.md); rows are skipped without one.`;
 
 const OPTIONS = {
   only: { type: 'string' },

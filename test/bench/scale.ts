@@ -46,7 +46,7 @@ Usage
   npm run bench:scale -- [options]
 
 Options
-  --engine <name>      sqlite, postgresql or mongodb (sqlite); the servers are those of the tests, see docs/operate/storage.md
+  --engine <name>      sqlite, postgresql or mongodb (sqlite); the servers are those of the tests, see test/core/storage/README.md
   --database <uri>     an empty database, which is filled, or one that was filled with the same options; it remains
   --fill               only fills it
   --users <number>     (100000)

@@ -1,4 +1,4 @@
-/** The database servers of the benchmark: those that the variables of the tests name, or started as for the tests (docs/operate/storage.md). */
+/** The database servers of the benchmark: those that the variables of the tests name, or started as for the tests (test/core/storage/README.md). */
 import mongodbPlugin from '@fastify/mongodb';
 import pg from 'pg';
 import { databaseUri, startReplicaSet } from '../kit/mongod.js';

@@ -29,7 +29,7 @@ Options
   --only <rows>        some of ${Object.keys(ROWS).join(', ')}; separated by commas
   --requests <number>  of each class (2000)
   --seed <text>        determines the order of the requests (random)
-  --mongodb            on MongoDB (docs/operate/storage.md) instead of SQLite
+  --mongodb            on MongoDB (test/core/storage/README.md) instead of SQLite
   --quick              60 requests of each class: only checks that the benchmark runs
   --json <file>        also writes the results as JSON
   --help
@@ -75,7 +75,7 @@ await mongod?.stop();
 process.exit();
 
 function withoutMongod({ message }: Error): never {
-  return usageError(`there is no mongod (docs/operate/storage.md): ${message.split('\n')[0]}`);
+  return usageError(`there is no mongod (test/core/storage/README.md): ${message.split('\n')[0]}`);
 }
 
 /** Milliseconds of every request, by class. Classes alternate in random order, independent of the machine's load. */

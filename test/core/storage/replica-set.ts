@@ -38,7 +38,7 @@ export async function onReplicaSet(tests: (set: ReplicaSet) => void): Promise<vo
     name: 'mongodb-outages',
     subject: 'Outages of MongoDB',
     want: 'a mongod',
-    remedy: 'Set MONGOMS_SYSTEM_BINARY to a mongod (docs/operate/storage.md).',
+    remedy: 'Set MONGOMS_SYSTEM_BINARY to a mongod (test/core/storage/README.md).',
   };
   await withOrSkip(missing, start, tests);
 }

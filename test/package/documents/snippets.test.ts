@@ -172,10 +172,8 @@ const NAMES: Record<string, Record<string, string>> = {
     webhook: '{ verify(body: unknown, headers: object): { type: string, data: object } }',
     queue: '{ add(id: unknown, event: unknown): Promise<void> }',
   },
-  'docs/operate/storage.md': {
-    fastifyMongodb: "typeof import('@fastify/mongodb').default",
-    pg: "typeof import('pg').default",
-  },
+  'docs/operate/mongodb.md': { fastifyMongodb: "typeof import('@fastify/mongodb').default" },
+  'docs/operate/postgresql.md': { pg: "typeof import('pg').default" },
 };
 
 /** Two versions of a library are installed here. */
