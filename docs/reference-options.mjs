@@ -15,7 +15,7 @@ function groupsOf(program, schemas) {
       const properties = new Map(optionsIn(schema));
       return describeOptions(schema).map((row) => [
         row.name,
-        { ...row, schema: properties.get(row.name), object: schema },
+        { ...row, schema: properties.get(row.name), object: schema, isOfServer: schema !== schemas[0] },
       ]);
     }),
   );
@@ -84,7 +84,19 @@ function isLiteral(value) {
   return value !== '' && !/[\s<`']/.test(value);
 }
 
-function section({ name, env, fallbackEnv, file, doc, default: initial, make, example, value, ...option }) {
+function section({
+  name,
+  env,
+  fallbackEnv,
+  file,
+  doc,
+  default: initial,
+  make,
+  example,
+  value,
+  isOfServer,
+  ...option
+}) {
   const variable = example === undefined ? `\`${env}\`` : `\`${env}=${example}\``;
   const rows = [
     ['In code', value === undefined ? `\`${name}\`` : `\`${name}: ${inCode(value)}\``],
@@ -92,6 +104,7 @@ function section({ name, env, fallbackEnv, file, doc, default: initial, make, ex
     file && ['From a file', `\`${env}_FILE=/run/secrets/${env.toLowerCase().replaceAll('_', '-')}\``],
     ['Accepts', accepts({ name, ...option })],
     make && ['Value', make.startsWith('the ') ? make : `for example of \`${make}\``],
+    isOfServer && ['Applies to', 'servers and programs; a plugin takes it from its host'],
     ['Default', initial === '' ? 'not set' : isLiteral(initial) ? `\`${initial}\`` : initial],
   ].filter(Boolean);
   return `### ${env}\n\n${escapeHtml(linkPages(doc, '../../'))}\n\n${table(['', ''], rows)}`;
