@@ -103,6 +103,8 @@ const REACHABLE =
   'a[href], button, summary, input:not([type=hidden], [hidden]), select, textarea, [tabindex="0"]';
 /** What the frame of a preview has for the Tab key. */
 const MAX_IN_FRAME = 10;
+/** A date has fields for the day, the month and the year, and a button. */
+const MAX_IN_DATE = 4;
 const MOVING = `[...document.querySelectorAll('*')].filter((element) => {
   const { transitionDuration, animationName } = getComputedStyle(element);
   return transitionDuration !== '0s' || animationName !== 'none';
@@ -113,8 +115,9 @@ async function checkKeyboard(t: Test, page: Page): Promise<void> {
   // The content of closed details is not visible.
   const reachable = await page.locator(REACHABLE).filter({ visible: true }).count();
   const inFrames = MAX_IN_FRAME * (await page.locator('iframe').count());
+  const inDates = MAX_IN_DATE * (await page.locator('input[type=date]').filter({ visible: true }).count());
   const reached = new Set<number>();
-  for (let count = 0; count <= reachable + inFrames + 1; count++) {
+  for (let count = 0; count <= reachable + inFrames + inDates + 1; count++) {
     const { index, outline } = await page.evaluate<{ index: number; outline: string }>(`({
       index: [...document.querySelectorAll('${REACHABLE}')].indexOf(document.activeElement),
       outline: getComputedStyle(document.activeElement).outlineStyle,

@@ -486,7 +486,7 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
     stop('admin-endpoint-created', 200, send({ URL: 'https://example.com/hooks' })),
     stop('admin-endpoint-wrong', 400, async (page) => {
       await page.goto(`${operator}/admin/endpoints/create`);
-      return send({ URL: 'example', Events: 'user.registred' })(page);
+      return send({ URL: 'example' })(page);
     }),
     stop('admin-deliveries', 200, open(`${operator}/admin/deliveries`)),
     stop('admin-delivery', 200, open(`${operator}/admin/deliveries/${delivery.id}`)),

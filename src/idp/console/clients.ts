@@ -230,10 +230,16 @@ export async function clientsPlugin(
       { label: 'Redirect URIs', text: ({ redirectUris }) => redirectUris.join(' ') },
       { label: 'Who may sign in', text: (client) => KINDS[choiceOf(client)]?.label ?? null },
       // What is usual is not said.
-      { label: 'Trusted', text: ({ trusted }) => (trusted ? 'yes' : null), only: 'page' },
-      { label: 'Trusted', text: ({ trusted }) => (trusted ? 'yes' : 'no'), only: 'csv' },
-      { label: 'Registered by', text: ({ origin }) => (origin ? 'itself' : null), only: 'page' },
-      { label: 'Registered by', text: ({ origin }) => (origin ? 'itself' : 'operator'), only: 'csv' },
+      {
+        label: 'Trusted',
+        text: ({ trusted }) => (trusted ? 'yes' : null),
+        csv: ({ trusted }) => (trusted ? 'yes' : 'no'),
+      },
+      {
+        label: 'Registered by',
+        text: ({ origin }) => (origin ? 'itself' : null),
+        csv: ({ origin }) => (origin ? 'itself' : 'operator'),
+      },
       { label: 'Last used', text: ({ lastUsedAt }) => toTimestampOrNull(lastUsedAt), kind: 'time' },
       { label: 'Created', text: ({ createdAt }) => toTimestamp(createdAt), kind: 'time' },
       { label: 'Client ID', text: ({ id }) => id, kind: 'code' },

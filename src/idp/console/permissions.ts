@@ -91,7 +91,7 @@ export async function permissionActionsPlugin(
         hint: 'Separated by spaces. Empty: all of the API.',
         maxLength: 2000,
       },
-      { name: 'until', label: 'Until', hint: 'Like 2027-01-31. Optional.', type: 'date' },
+      { name: 'until', label: 'Until', hint: 'The last day, in UTC. Optional.', type: 'date' },
       {
         name: 'networks',
         label: 'Networks',
@@ -159,7 +159,7 @@ export async function permissionActionsPlugin(
         maxLength: 254,
       },
       { name: 'purpose', label: 'Purpose', hint: 'Optional.', maxLength: 200 },
-      { name: 'expires', label: 'Ends', hint: 'Like 2027-01-31. Empty: never.', type: 'date' },
+      { name: 'expires', label: 'Ends', hint: 'The last day, in UTC. Empty: never.', type: 'date' },
     ],
     values: ({ owner = '', purpose = '', expiresAt }) => ({
       owner,

@@ -90,9 +90,7 @@ export async function billingActionsPlugin(
     consequences: 'Nothing is charged before the new end. The customer keeps access until then.',
     button: 'Extend trial',
     fields: Type.Object({ until: DayInput }),
-    inputs: [
-      { name: 'until', label: 'Last day', type: 'date', hint: 'In UTC, like 2027-01-31.', isRequired: true },
-    ],
+    inputs: [{ name: 'until', label: 'Last day', type: 'date', hint: 'In UTC.', isRequired: true }],
     run: ({ ownerId, id }, { until }, by) =>
       changes.extendTrial(ownerId, { subscriptionId: id, until: endOf(until, clock.now()) }, ...who(by)),
     done: 'The trial ends later.',

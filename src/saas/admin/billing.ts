@@ -122,14 +122,13 @@ export const subscriptionColumns: readonly Column<SubscriptionRecord>[] = [
 ];
 
 /** What was paid, as people write it; in CSV as programs read it. */
-const amountText = ({ amount, currency }: Pick<PaymentRecord, 'amount' | 'currency'>): string | null =>
-  amount === null || currency === null ? null : formatAmount(amount, currency);
-
-export const amountColumn: Column<Pick<PaymentRecord, 'amount' | 'currency'>> = {
+export const amountColumn = {
   label: 'Amount',
-  text: amountText,
+  text: ({ amount, currency }) =>
+    amount === null || currency === null ? null : formatAmount(amount, currency),
+  csv: ({ amount, currency }) => writeAmount(amount, currency),
   kind: 'number',
-};
+} as const satisfies Column<Pick<PaymentRecord, 'amount' | 'currency'>>;
 
 const refundOf = ({ refundedAmount, currency }: PaymentRecord) => ({
   amount: refundedAmount === 0 ? null : refundedAmount,
@@ -139,21 +138,12 @@ const refundOf = ({ refundedAmount, currency }: PaymentRecord) => ({
 /** The columns beside the owner. @param canRefund whether the payment provider can be asked for refunds */
 export const paymentColumnsOf = (canRefund: boolean): readonly Column<PaymentRecord>[] => [
   { label: 'Status', text: ({ status }) => status, kind: 'status' },
-  { ...amountColumn, only: 'page' },
-  { label: 'Amount', text: ({ amount, currency }) => writeAmount(amount, currency), only: 'csv' },
+  amountColumn,
   {
     label: 'Refunded',
-    text: (payment) => amountText(refundOf(payment)),
+    text: (payment) => amountColumn.text(refundOf(payment)),
+    csv: (payment) => amountColumn.csv(refundOf(payment)),
     kind: 'number',
-    only: 'page',
-  },
-  {
-    label: 'Refunded',
-    text(payment) {
-      const { amount, currency } = refundOf(payment);
-      return writeAmount(amount, currency);
-    },
-    only: 'csv',
   },
   { label: 'Dispute', text: ({ dispute }) => dispute, kind: 'status' },
   { label: 'Time', text: ({ at }) => at, kind: 'time' },

@@ -64,6 +64,7 @@ export function customFormView(
         maxLength: 10_000,
         problem: problems.get(`values.${name}`),
         isSelect: choices.length > 0,
+        isLine: choices.length === 0,
         choices: [
           { value: '', label: field.default === undefined ? 'Not set' : 'Default', isChosen: value === '' },
           ...choices.map((choice) => ({ value: choice, label: choice, isChosen: value === choice })),

@@ -16,7 +16,7 @@ import { subscriptionLinks } from './billing-actions.js';
 import type { AdminServices } from './services.js';
 import { accessOf, limitView, planFacts } from './user-page.js';
 import { LISTED, section, sectionsOfOwner } from './user-sections.js';
-import { isCustomerId } from './users.js';
+import { isCustomerId, planColumn } from './users.js';
 
 /** The list of organizations, their pages and the lists of their members. */
 export async function organizationsPlugin(fastify: FastifyTypebox, services: AdminServices): Promise<void> {
@@ -122,7 +122,7 @@ const columns: readonly Column<OperatedOrganization>[] = [
   { label: 'Members', text: ({ members }) => members, kind: 'number' },
   { label: 'State', text: ({ state }) => state, kind: 'status' },
   { label: 'Subscription', text: ({ subscription: { status } }) => status, kind: 'status' },
-  { label: 'Plan', text: ({ subscription: { plan } }) => plan, kind: 'word' },
+  planColumn,
   { label: 'Created', text: ({ createdAt }) => createdAt, kind: 'time' },
   { label: 'ID', text: ({ id }) => id, kind: 'code' },
 ];

@@ -17,7 +17,7 @@ import type { Duplicates } from '../billing/subscription/duplicates.js';
 import { attentionTo } from './attention.js';
 import type { AdminServices } from './services.js';
 import { REFRESH_SECONDS, type Trends, type TrendsOf } from './trends.js';
-import { userColumn } from './users.js';
+import { planColumn, userColumn } from './users.js';
 
 const LISTED_USERS = 10;
 
@@ -185,7 +185,7 @@ function createView(
 const NEWEST: readonly Column<User>[] = [
   userColumn,
   { label: 'Access', text: ({ subscription: { status } }) => status, kind: 'status' },
-  { label: 'Plan', text: ({ subscription: { plan } }) => plan, kind: 'word' },
+  planColumn,
   { label: 'Signed up', text: ({ createdAt }) => createdAt, kind: 'time' },
 ];
 

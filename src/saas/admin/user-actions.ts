@@ -316,10 +316,10 @@ export const grantForm = (plans: ReadonlySet<string> | undefined) => ({
     {
       name: 'until',
       label: 'Last day',
-      hint: 'In UTC, like 2027-01-31. Empty: until you withdraw the plan.',
-      maxLength: 10,
+      type: 'date',
+      hint: 'In UTC. Empty: until you withdraw the plan.',
     },
-  ],
+  ] satisfies Input[],
 });
 
 /** @throws VALIDATION_ERROR */

@@ -66,6 +66,14 @@ export const userColumn: Column<Pick<OperatedUser, 'id' | 'name' | 'email'>> = {
   kind: 'who',
 };
 
+/** The plan of a user or an organization. Who has no subscription is free, which the state beside it says. */
+export const planColumn: Column<{ subscription: { status: string; plan: string } }> = {
+  label: 'Plan',
+  text: ({ subscription: { status, plan } }) => (status === 'none' ? null : plan),
+  csv: ({ subscription: { plan } }) => plan,
+  kind: 'word',
+};
+
 const columns: readonly Column<OperatedUser>[] = [
   { ...userColumn, only: 'page' },
   { label: 'E-mail address', text: ({ email }) => email, only: 'csv' },
@@ -81,7 +89,7 @@ const columns: readonly Column<OperatedUser>[] = [
   { label: 'State', text: ({ state }) => state, only: 'csv' },
   { label: 'Access', text: ({ subscription: { status } }) => status, kind: 'status', only: 'page' },
   { label: 'Subscription', text: ({ subscription: { status } }) => status, only: 'csv' },
-  { label: 'Plan', text: ({ subscription: { plan } }) => plan, kind: 'word' },
+  planColumn,
   { label: 'Registered', text: ({ createdAt }) => createdAt, kind: 'time', isSorted: true },
   { label: 'ID', text: ({ id }) => id, kind: 'code', only: 'csv' },
 ];

@@ -4,6 +4,7 @@ import { actionsOn, type Input, registerAction } from '../../shared/console-kit/
 import type { Console } from '../../shared/console-kit/console.js';
 import { registerDetail } from '../../shared/console-kit/details.js';
 import { registerList } from '../../shared/console-kit/lists.js';
+import { sentenceCase } from '../../shared/console-kit/marks.js';
 import type { DeliveryService } from './deliveries.js';
 import { deliveryPagesPlugin } from './delivery-pages.js';
 import { EndpointView } from './schemas.js';
@@ -40,6 +41,9 @@ const Fields = Type.Object({
   ),
 });
 
+/** The heading above events: what they are about. */
+const groupOf = (name: string): string => sentenceCase(name.slice(0, name.indexOf('.')));
+
 const inputs = (names: readonly string[]): readonly Input[] => [
   {
     name: 'url',
@@ -52,8 +56,9 @@ const inputs = (names: readonly string[]): readonly Input[] => [
   {
     name: 'events',
     label: 'Events',
-    hint: `One on each line; none for all of them. There are: ${names.join(', ')}.`,
-    type: 'lines',
+    hint: 'Without a choice, all of them are sent, also those of later versions.',
+    type: 'checks',
+    options: names.map((name) => ({ value: name, label: name, group: groupOf(name) })),
   },
 ];
 

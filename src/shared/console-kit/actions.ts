@@ -69,15 +69,16 @@ export interface Input {
   name: string;
   label: string;
   hint?: string;
-  /** `lines`: several lines of text; `hidden`: what the form was rendered with. */
-  type?: 'text' | 'email' | 'date' | 'number' | 'lines' | 'hidden';
+  /** `lines`: several lines of text; `checks`: any of the options, one on each line; `hidden`: what the form was rendered with. */
+  type?: 'text' | 'email' | 'date' | 'number' | 'lines' | 'checks' | 'hidden';
   isRequired?: boolean;
   maxLength?: number;
-  /** Choices of a select element; a function if they change while the process runs. */
+  /** Choices of a select element or check boxes; a function if they change while the process runs. */
   options?: Choices | (() => Choices);
 }
 
-type Choices = readonly { value: string; label: string }[];
+/** Check boxes stand below the heading of their group. */
+export type Choices = readonly { value: string; label: string; group?: string }[];
 
 /** A change of everything that a search or a filter shows, one by one: each has its own conditions and its own audit record. */
 export interface BulkAction<Item, Fields extends TObject = TObject>
@@ -106,6 +107,16 @@ const TEXT = {
 const Outcome = Type.Object({ outcome: Type.Optional(Type.String()) });
 
 const LINES = { ...TEXT, accepts: 'lines of text', pattern: '^(?:[^\\p{Cc}\\p{Cs}]|[\\r\\n])*$' };
+
+/** More check boxes than a form has. */
+const MAX_CHECKS = 200;
+
+/** What a browser sends for an input: nothing for check boxes of which none is set, and an array for several. */
+const SENT = {
+  text: Type.String(TEXT),
+  lines: Type.String(LINES),
+  checks: Type.Union([Type.String(TEXT), Type.Array(Type.String(TEXT), { maxItems: MAX_CHECKS })]),
+};
 
 export async function registerAction<Target, Fields extends TObject, Result = unknown>(
   fastify: FastifyTypebox,
@@ -149,14 +160,18 @@ export async function registerAction<Target, Fields extends TObject, Result = un
     token: Type.String(TEXT),
     confirm: Type.Optional(Type.String(TEXT)),
     ...Object.fromEntries(
-      inputs.map(({ name, type }) => [name, Type.Optional(Type.String(type === 'lines' ? LINES : TEXT))]),
+      inputs.map(({ name, type }) => [
+        name,
+        Type.Optional(SENT[type === 'lines' || type === 'checks' ? type : 'text']),
+      ]),
     ),
   });
   await registerForms(fastify, console.tokensOf, (forms) => {
     const schema = { ...parts, body: Form };
     forms.post(`/${path}`, { config, ...timeout, schema }, async (request, reply) => {
-      const { token: _, ...body } = request.body as Record<string, string>;
-      const given = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ''));
+      const { token: _, ...body } = request.body as Record<string, string | string[]>;
+      const texts = Object.entries(body).map(([name, sent]) => [name, [sent].flat().join('\n')] as const);
+      const given = Object.fromEntries(texts.filter(([, value]) => value !== ''));
       const target = await find(request);
       const refused = refusal(request, reply, target);
       if (refused) return refused;
@@ -273,22 +288,40 @@ async function sendForm<Target, Fields extends TObject, Result>(
         .map(({ name }) => ({ name, value: given[name] ?? '' })),
       inputs: all
         .filter(({ type }) => type !== 'hidden')
-        .map(({ options, type = 'text', ...input }) => ({
-          ...input,
-          type,
-          value: given[input.name] ?? '',
-          problem: details.get(input.name),
-          choices: (typeof options === 'function' ? options() : options)?.map((option) => ({
-            ...option,
-            isChosen: given[input.name] === option.value,
-          })),
-          isSelect: options !== undefined,
-          isLines: type === 'lines',
-        })),
+        .map((input) => inputView(input, given[input.name] ?? '', details.get(input.name))),
       backHref: root + action.returnTo(target),
     },
   });
 }
+
+/** The view of the partial `_console-input`. */
+function inputView({ options, type = 'text', ...input }: Input, value: string, problem: string | undefined) {
+  const isChecks = type === 'checks';
+  const chosen = isChecks ? value.split(/\s+/) : [value];
+  const choices = (typeof options === 'function' ? options() : options)?.map((option) => ({
+    ...option,
+    isChosen: chosen.includes(option.value),
+  }));
+  return {
+    ...input,
+    type,
+    value,
+    problem,
+    choices,
+    groups: isChecks && groupsOf(choices ?? []),
+    isChecks,
+    isSelect: options !== undefined && !isChecks,
+    isLines: type === 'lines',
+    isLine: options === undefined && type !== 'lines',
+  };
+}
+
+/** Choices by their group, in their order. */
+const groupsOf = (choices: Choices) =>
+  [...new Set(choices.map(({ group = '' }) => group))].map((heading) => ({
+    heading,
+    choices: choices.filter(({ group = '' }) => group === heading),
+  }));
 
 /** The declared part of the query of a page: nothing else that a client has sent is repeated in its form and links. */
 function queryOf({ query }: FastifyRequest, querystring: TObject | undefined): Record<string, string> {

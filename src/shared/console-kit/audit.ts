@@ -62,18 +62,16 @@ export const auditColumns = (pathOf: AuditListOptions['pathOf']): readonly Colum
   {
     label: 'Subject',
     text: ({ subject, names }) => namedIn(names, subject) ?? null,
+    csv: ({ subject }) => subject,
     href: ({ subject }) => pathOf(subject ?? ''),
-    only: 'page',
   },
-  { label: 'Subject', text: ({ subject }) => subject, only: 'csv' },
   { label: 'Name', text: ({ subject, names }) => names.get(subject ?? '') ?? null, only: 'csv' },
   {
     label: 'By',
     text: writeNamedActor,
   },
   { label: 'From', text: ({ ip }) => ip },
-  { label: 'Detail', text: writeNamedDetail, only: 'page' },
-  { label: 'Detail', text: ({ detail }) => detail, only: 'csv' },
+  { label: 'Detail', text: writeNamedDetail, csv: ({ detail }) => detail },
 ];
 
 /** As {@link writeDetail}, with names in place of IDs; others are shortened. */
@@ -128,8 +126,8 @@ export function registerAuditList(
     },
     filters: [
       { name: 'event', label: 'Event', type: 'text', hint: `Its beginning, like login.failed or ${example}` },
-      { name: 'from', label: 'From', type: 'date', hint: 'A day like 2026-01-31 (UTC).' },
-      { name: 'until', label: 'Until', type: 'date', hint: 'A day (UTC); it is included.' },
+      { name: 'from', label: 'From', type: 'date', hint: 'The first day, in UTC.' },
+      { name: 'until', label: 'Until', type: 'date', hint: 'The last day, in UTC.' },
     ],
     columns: auditColumns(pathOf),
     item: AuditView,

@@ -235,7 +235,7 @@ async function* rowsOf<Item>(
   first: Page<Item>,
 ) {
   for (let page = first; ; page = await read({ ...query, after: page.next })) {
-    yield page.items.map((item) => columns.map(({ text }) => text(item)));
+    yield page.items.map((item) => columns.map(({ text, csv = text }) => csv(item)));
     if (page.next === null) return;
   }
 }

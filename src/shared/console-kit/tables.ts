@@ -4,8 +4,10 @@ import { initialsOf, sentenceCase } from './marks.js';
 
 export interface Column<Item> {
   label: string;
-  /** The value in the table and in CSV. */
+  /** The value in the table. */
   text(item: Item): string | number | null;
+  /** The value in CSV, for programs. Default: that of the table. */
+  csv?(item: Item): string | number | null;
   /** A page about it, relative to the root, or an absolute URL. That of the first column is opened by a click anywhere in the row. */
   href?(item: Item): string | null;
   /**

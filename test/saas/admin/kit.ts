@@ -11,18 +11,27 @@ const absolute = (path: string) => `http://x${path}`;
 export const textOf = async (app: SaasApp, path: string): Promise<string> =>
   decodeEntities((await app.admin('GET', path)).text);
 
-/** Sends what a form sends, by default from a page of the same site. */
-export const sendForm = (app: SaasApp, path: string, fields: Record<string, string>, headers = {}) =>
+/** Sends what a form sends, by default from a page of the same site. Several values of a field are those of check boxes. */
+export const sendForm = (
+  app: SaasApp,
+  path: string,
+  fields: Record<string, string | string[]>,
+  headers = {},
+) =>
   app.request('POST', path, {
     headers: { ...FORM, ...headers },
-    body: new URLSearchParams(fields).toString(),
+    body: new URLSearchParams(
+      Object.entries(fields).flatMap(([name, value]) =>
+        [value].flat().map((one): [string, string] => [name, one]),
+      ),
+    ).toString(),
   });
 
 /** Submits these fields with the first form of a page, or the first one with this action. */
 export async function submit(
   app: SaasApp,
   path: string,
-  fields: Record<string, string> = {},
+  fields: Record<string, string | string[]> = {},
   action?: string,
 ): Promise<Answer> {
   const { text } = await app.admin('GET', path);

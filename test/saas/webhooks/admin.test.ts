@@ -117,7 +117,7 @@ t.test('the operator adds, changes, disables and removes an endpoint', async (t)
   const shown = await submit(app, '/admin/endpoints/create', {
     url: hook.url,
     description: 'CRM',
-    events: 'user.registered\r\nuser.deleted',
+    events: ['user.registered', 'user.deleted'],
   });
   t.equal(shown.status, 200);
   const [secret = ''] = /whsec_[A-Za-z0-9+/&#x;]+={0,1}/.exec(shown.text) ?? [];
@@ -136,7 +136,25 @@ t.test('the operator adds, changes, disables and removes an endpoint', async (t)
   ])
     t.notMatch(text, /whsec_|v1\./, 'the secret is not shown again');
 
-  t.equal((await submit(app, `/admin/endpoints/${id}/update`, { url: `${hook.url}/new` })).status, 303);
+  const update = `/admin/endpoints/${id}/update`;
+  const form = (await app.admin('GET', update)).text;
+  t.strictSame(
+    [...form.matchAll(/value="([\w.]+)" checked/g)].map(([, name]) => name),
+    ['user.registered', 'user.deleted'],
+  );
+  t.match(
+    form,
+    /<legend>Organization<\/legend>\s*<label class="switch"><input type="checkbox" name="events"/,
+  );
+  const one = { url: hook.url, events: 'user.deleted' };
+  t.equal((await submit(app, update, one)).status, 303);
+  t.match(await data(app, `endpoints/${id}`), { events: ['user.deleted'] });
+  const refused = await submit(app, update, { url: 'no', events: ['user.deleted', 'invoice.paid'] });
+  t.equal(refused.status, 400);
+  t.equal(refused.text.match(/ checked/g)?.length, 2, 'the choice stays');
+  t.equal((await submit(app, update, { ...one, events: 'user.registred' })).status, 400);
+
+  t.equal((await submit(app, update, { url: `${hook.url}/new` })).status, 303);
   t.match(await data(app, `endpoints/${id}`), { url: `${hook.url}/new`, description: '', events: [] });
   const rotated = await act(app, `endpoints/${id}/rotate`, { atOnce: 'no' });
   t.match(rotated.body.data, { endpointId: id, secret: /^whsec_/ });
@@ -163,7 +181,7 @@ t.test('the operator adds, changes, disables and removes an endpoint', async (t)
   t.same(
     audited.filter((event) => event.startsWith('webhook.')),
     [
-      ...['endpoint-created', 'endpoint-changed', 'secret-rotated', 'secret-rotated'],
+      ...['endpoint-created', 'endpoint-changed', 'endpoint-changed', 'secret-rotated', 'secret-rotated'],
       ...['endpoint-disabled', 'endpoint-enabled', 'tested', 'endpoint-removed'],
     ].map((name) => `webhook.${name}`),
   );
