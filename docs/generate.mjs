@@ -51,7 +51,12 @@ const { surfaces, undocumented } = readPublicSurface(root);
 
 /** Files in which people copy the version. */
 const VERSIONED = [
-  ...['docs/start.md', 'docs/skill/SKILL.md', 'docs/operate/deploy.md', 'examples/deploy/compose/compose.yaml'],
+  ...[
+    'docs/start.md',
+    'docs/skill/SKILL.md',
+    'docs/operate/deploy.md',
+    'examples/deploy/compose/compose.yaml',
+  ],
   ...['idp', 'saas-backend'].map((name) => `examples/deploy/kubernetes/${name}.yaml`),
   ...['express', 'fastify', 'hono', 'next'].map((name) => `templates/init/${name}/package.json`),
 ];
