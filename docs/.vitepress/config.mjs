@@ -1,33 +1,39 @@
-import { readFileSync } from 'node:fs';
 import GithubSlugger from 'github-slugger';
 import { defineConfig } from 'vitepress';
+import { groups } from './navigation.mjs';
+import { miniSearch, renderForSearch } from './search.mjs';
 
-const navigation = JSON.parse(readFileSync(new URL('navigation.json', import.meta.url), 'utf8'));
+// The path of the site at its host, for example /saas-backend/.
+const base = process.env.DOCS_BASE ?? '/';
 
 const items = (pages) => pages.map(([page, text]) => ({ text, link: `/${page.replace(/\.md$/, '')}` }));
 
 /** The groups without the pages of the other product. */
 const treeWithout = (other) =>
-  navigation
-    .map(({ text, pages }) => ({ text, items: items(pages.filter(([page]) => !page.startsWith(other))) }))
+  groups
+    .map(({ text, pages }) => ({
+      text,
+      items: items(pages.filter(([page]) => other === undefined || !page.startsWith(other))),
+    }))
     .filter((group) => group.items.length > 0);
 
-const sidebar = {
-  '/saas/': treeWithout('idp/'),
-  '/idp/': treeWithout('saas/'),
-  '/': navigation.map(({ text, pages }) => ({ text, items: items(pages) })),
-};
+const sidebar = { '/saas/': treeWithout('idp/'), '/idp/': treeWithout('saas/'), '/': treeWithout() };
 
 export default defineConfig({
   srcDir: '.vitepress/pages',
+  // Files that are copied as they are, the Markdown of the pages among them.
+  srcExclude: ['public/**'],
+  // Of servers that a reader starts.
+  ignoreDeadLinks: 'localhostLinks',
   title: 'saas-backend',
   description: 'A backend for subscription products and an OpenID Connect provider for people and agents.',
   lang: 'en',
-  // The path of the site at its host, for example /saas-backend/.
-  base: process.env.DOCS_BASE ?? '/',
+  base,
   metaChunk: true,
   // Tabs change by a script: without it, all blocks are below each other.
   head: [['noscript', {}, '<style>.vp-code-group .blocks > div { display: block }</style>']],
+  transformHead: ({ page }) =>
+    page === '404.md' ? [] : [['link', { rel: 'alternate', type: 'text/markdown', href: `${base}${page}` }]],
   markdown: {
     theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
     // Placeholders such as <file> are text.
@@ -61,27 +67,7 @@ export default defineConfig({
     ],
     sidebar,
     outline: [2, 3],
-    search: {
-      provider: 'local',
-      options: {
-        miniSearch: {
-          // Names of options are found as a whole, and by their parts. The function runs in the browser.
-          options: {
-            tokenize: (text) =>
-              text
-                .split(/[^\p{L}\p{N}_]+/u)
-                .flatMap((word) => (word.includes('_') ? [word, ...word.split('_')] : [word]))
-                .filter(Boolean),
-          },
-          // The pages of exports repeat what the other pages explain.
-          searchOptions: {
-            combineWith: 'AND',
-            fuzzy: 0.1,
-            boostDocument: (id) => (id.includes('/reference/exports/') ? 0.1 : 1),
-          },
-        },
-      },
-    },
+    search: { provider: 'local', options: { _render: renderForSearch, miniSearch } },
   },
 });
 
@@ -96,8 +82,7 @@ function openLink(render) {
     const token = tokens[index];
     const href = token.attrGet('href') ?? '';
     if (!href.startsWith('pathname://')) return render(tokens, index, options, env, self);
-    const base = (process.env.DOCS_BASE ?? '/').replace(/\/$/, '');
-    token.attrSet('href', base + href.slice('pathname://'.length));
+    token.attrSet('href', base + href.slice('pathname:///'.length));
     token.attrSet('target', '_self');
     return self.renderToken(tokens, index, options);
   };
