@@ -54,7 +54,7 @@ const VERSIONED = [
   ...[
     'docs/start.md',
     'docs/skill/SKILL.md',
-    'docs/operate/deploy.md',
+    'docs/operate/systemd.md',
     'examples/deploy/compose/compose.yaml',
   ],
   ...['idp', 'saas-backend'].map((name) => `examples/deploy/kubernetes/${name}.yaml`),
