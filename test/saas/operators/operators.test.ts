@@ -24,7 +24,7 @@ t.test('an operator signs in with the user account, changes something, and signs
   const found = await ada.signIn(browser, page);
   t.ok(isAt(found, '/admin/users'), found.url);
   t.match(found.body, /cora@example\.test/);
-  t.match(decodeEntities(found.body), /ada<br><a href="[^"]*account\/sign-out">Sign out/);
+  t.match(decodeEntities(found.body), /ada<\/span> <a href="[^"]*account\/sign-out">Sign out/);
 
   const path = `/users/${customer.id}`;
   t.match((await submit(browser, `${path}/rename`, { name: 'Cora B.' })).body, /The name was changed/);
