@@ -36,7 +36,8 @@ export function pagesOfDocumentation(): string[] {
 export function pagesForMakers(): string[] {
   const decisions = readdirSync(join(ROOT, 'docs/decisions'), { recursive: true }).map(String);
   return [
-    ...['.github/SECURITY.md', 'test/threats.md'],
+    ...['ADD_A_DOMAIN', 'RELEASING', 'SECURITY'].map((name) => `.github/${name}.md`),
+    'test/threats.md',
     ...decisions.filter((name) => name.endsWith('.md')).map((name) => `docs/decisions/${name}`),
   ];
 }
