@@ -37,7 +37,7 @@ export const factorOptions = <const P extends Policy>(
   }),
   secondFactorGraceDays: option(Type.Integer({ minimum: 0, maximum: 365, default: 7 }), {
     env: `${prefix}SECOND_FACTOR_GRACE_DAYS`,
-    doc: 'Days after the first sign-in under this rule during which the second factor can still be missing.',
+    doc: 'Days that a person has to set up the second factor, from the first sign-in for which it is required. A lower number applies to everyone at once.',
   }),
 });
 export type FactorConfiguration = Static<TObject<ReturnType<typeof factorOptions<Policy>>>>;

@@ -231,16 +231,16 @@ export function createFactorService(deps: FactorDependencies) {
     remove: (account: string, source: ChangeSource): Promise<boolean> => removeFactor(account, source, deps),
 
     /**
-     * By when an account without a factor must have one, in Unix milliseconds: the first call begins the period of grace. Null if
-     * it has one.
+     * By when an account without a factor must have one, in Unix milliseconds: the first call begins the period of grace, and a shorter
+     * one applies to periods that have begun. Null if it has one.
      */
     async requiredFrom(account: string, graceMs: number): Promise<number | null> {
       const found = await factors.findOne({ id: account });
       if (found?.confirmedAt !== undefined) return null;
-      if (found?.requiredFrom !== undefined) return found.requiredFrom;
-      const requiredFrom = clock.now() + graceMs;
-      await store(account, { requiredFrom });
-      return requiredFrom;
+      const latest = clock.now() + graceMs;
+      if (found?.requiredFrom !== undefined && found.requiredFrom <= latest) return found.requiredFrom;
+      await store(account, { requiredFrom: latest });
+      return latest;
     },
 
     /** Encrypts with the current key what another key has encrypted. */

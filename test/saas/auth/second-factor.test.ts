@@ -12,6 +12,7 @@ import {
   storeOf,
 } from '../../kit/app.js';
 import { codeAt, FACTOR_KEY, setUpFactor } from '../../kit/factors.js';
+import { temporaryFolder } from '../../kit/tmp.js';
 import { mailedApp, RESET, UNLOCK, VERIFY } from './kit.js';
 
 /** Second factors of users: codes of an authenticator app, which the tests compute as an app does. */
@@ -233,6 +234,20 @@ t.test('a host requires them for its own routes', async (t) => {
   const { challenge } = (await login(app, { email, password: PASSWORD })).body.error;
   const { accessToken: strong } = (await complete(app, challenge, code())).body.data;
   await t.resolves(open({ secondFactor: true }, strong));
+});
+
+t.test('a shorter period of grace applies to accounts whose period has begun', async (t) => {
+  const folder = temporaryFolder(t);
+  const before = await saasApp(t, { ...REQUIRED, folder, secondFactorGraceDays: 7 });
+  const account = await before.signUp({ emailVerified: true });
+  t.equal((await login(before, account)).status, 200);
+  const { clock } = before;
+  const longer = await saasApp(t, { ...REQUIRED, folder, clock, secondFactorGraceDays: 30 });
+  clock.advance(6 * DAY);
+  t.equal((await login(longer, account)).status, 200);
+  const shorter = await saasApp(t, { ...REQUIRED, folder, clock, secondFactorGraceDays: 0 });
+  t.equal(errorOf(await login(shorter, account)), 'SECOND_FACTOR_ENROLMENT_REQUIRED');
+  t.equal(errorOf(await login(longer, account)), 'SECOND_FACTOR_ENROLMENT_REQUIRED', 'and stays');
 });
 
 t.test('an operator requires a second factor of everybody, after a period of grace', async (t) => {
