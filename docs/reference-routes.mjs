@@ -34,7 +34,10 @@ const ACCESS = {
     ['owner', 'as `user`, or the key of an organization ([API keys](../saas/api-keys.md))'],
     ['person', 'the session of a browser'],
     ['recent-person', 'the session of a browser whose user signed in within the last 10 minutes'],
-    ['admin', 'HTTP Basic authentication and, except for GET, the header `X-Requested-With`'],
+    [
+      'admin',
+      'HTTP Basic authentication with the credentials of the admin area, or the session of a user with a role of an operator; except for GET, the header `X-Requested-With`',
+    ],
     ['metrics', 'as `admin`'],
     ['cron', '`CRON_SECRET` in `Authorization: Bearer` ([Serverless platforms](../operate/serverless.md))'],
   ],

@@ -12,7 +12,7 @@ import {
   STANDARD_COST,
 } from './argon2.js';
 import { type ForeignHash, passwordWork, readForeignHash } from './foreign.js';
-import { PASSWORD_BYTES, PASSWORD_PROBLEMS } from './problems.js';
+import { PASSWORD_LENGTH, PASSWORD_PROBLEMS } from './problems.js';
 
 /** Password hashing with argon2id, limited by one semaphore per process. */
 
@@ -115,9 +115,9 @@ const isIntact = (password: string): boolean => password.isWellFormed() && !pass
 
 function passwordProblem(password: string): string | null {
   if (!isIntact(password)) return PASSWORD_PROBLEMS.unreadable;
-  const bytes = Buffer.byteLength(password.normalize('NFC'));
-  if (bytes < PASSWORD_BYTES.min) return PASSWORD_PROBLEMS.short;
-  if (bytes > PASSWORD_BYTES.max) return PASSWORD_PROBLEMS.long;
+  const normalized = password.normalize('NFC');
+  if (Buffer.byteLength(normalized) > PASSWORD_LENGTH.maxBytes) return PASSWORD_PROBLEMS.long;
+  if ([...normalized].length < PASSWORD_LENGTH.minCharacters) return PASSWORD_PROBLEMS.short;
   return null;
 }
 
@@ -125,7 +125,7 @@ const verifyArgon2 = createArgon2Verify();
 
 /** Whether any valid password could be normalized to this text. */
 function isPlausible(password: string): boolean {
-  return isIntact(password) && Buffer.byteLength(password) <= PASSWORD_BYTES.max * 4;
+  return isIntact(password) && Buffer.byteLength(password) <= PASSWORD_LENGTH.maxBytes * 4;
 }
 
 async function verifyArgon2Counted(stored: string, password: string, family: string): Promise<boolean> {

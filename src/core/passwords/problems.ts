@@ -1,7 +1,8 @@
 import { type Localized, message } from '../http/messages.js';
 import type { AppError } from '../kernel/errors.js';
 
-export const PASSWORD_BYTES = { min: 8, max: 1024 };
+/** Characters are Unicode code points of the normalized password (NFC): four emoji are not eight characters. */
+export const PASSWORD_LENGTH = { minCharacters: 8, maxBytes: 1024 };
 
 /**
  * What can be wrong with a new password, as the end of an English sentence for clients of the API. On pages, each has a
@@ -9,8 +10,8 @@ export const PASSWORD_BYTES = { min: 8, max: 1024 };
  */
 export const PASSWORD_PROBLEMS = {
   unreadable: 'contains characters that are not valid Unicode',
-  short: `must be at least ${PASSWORD_BYTES.min} characters long`,
-  long: `must be at most ${PASSWORD_BYTES.max} bytes long, which are fewer characters in some scripts`,
+  short: `must be at least ${PASSWORD_LENGTH.minCharacters} characters long`,
+  long: `must be at most ${PASSWORD_LENGTH.maxBytes} bytes long, which are fewer characters in some scripts`,
   personal: 'is the e-mail address, the handle or the name of the site',
   common: 'is one of the most common passwords',
   generated: 'must not begin with agp_',

@@ -136,7 +136,7 @@ t.test(
   },
 );
 
-t.test('a password has 8 to 1,024 bytes and does not look like a generated secret', async (t) => {
+t.test('a password has 8 characters to 1,024 bytes and does not look like a generated secret', async (t) => {
   const idp = await idpApp(t);
   const refused = [
     '',
