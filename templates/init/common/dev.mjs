@@ -6,7 +6,8 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 
-if (existsSync('.env')) process.loadEnvFile();
+// The first value of a variable counts, as in Next.js.
+for (const file of ['.env.local', '.env']) if (existsSync(file)) process.loadEnvFile(file);
 const { env } = process;
 env.PORT ??= '3000';
 env.LOG_LEVEL ??= 'warn';
