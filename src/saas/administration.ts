@@ -7,6 +7,7 @@ import { createEvents } from '../core/ops/events.js';
 import { createCommandContext } from '../core/server/module-context.js';
 import type { Store } from '../core/storage/collection.js';
 import { missingFile } from '../core/storage/existing.js';
+import { collectionNames, inspectStore } from '../core/storage/inspect.js';
 import { openExistingStore, openStore } from '../core/storage/open.js';
 import { AUTH_EVENTS, type AuthEvents } from './auth/events.js';
 import { createUsersModule } from './auth/module.js';
@@ -40,7 +41,7 @@ export type UserAdministration = Awaited<ReturnType<typeof openUserAdministratio
 type Warn = (message: string) => void;
 
 /**
- * @param dryRun whether nothing may change; a missing SQLite file counts as empty and is not created
+ * @param dryRun whether nothing may change; a missing database counts as empty and is not created
  * @param existing whether the store must exist
  * @throws ConfigurationError, StoreUnavailable
  */
@@ -51,10 +52,9 @@ export async function openUserAdministration(
   const { databaseUri, pastDue, billingPrices, billing: plans, userRoles } = saasSchema.properties;
   const options = { databaseUri, pastDue, billingPrices, billing: plans, userRoles };
   const { values, production } = resolve(options);
-  const missing = dryRun ? missingFile(values.databaseUri) : null;
-  if (missing !== null) warn(`The file ${missing} does not exist yet; the import creates it.`);
+  const { databaseUri: uri } = values;
   const open = existing ? openExistingStore : openStore;
-  const store = await open(missing === null ? values.databaseUri : 'sqlite::memory:');
+  const store = await (dryRun ? openForDryRun(uri, warn) : open(uri));
   const { users, billing, close } = createModules(store, { values, production, warn });
   const api = createBasicUserApi({ users, grants: billing.grants });
   // Plans without a price can be granted, too, unless BILLING_PLANS names all of them.
@@ -75,6 +75,19 @@ export async function openUserAdministration(
     },
     close: store.close,
   };
+}
+
+/** Opens a store with users, or an empty one in memory, because opening a store creates what it lacks. */
+async function openForDryRun(uri: string, warn: Warn): Promise<Store> {
+  await inspectStore(uri);
+  if ((await collectionNames(uri)).includes('users')) return openStore(uri);
+  const file = missingFile(uri);
+  warn(
+    file === null
+      ? 'The database has no users yet; the import creates what it needs.'
+      : `The file ${file} does not exist yet; the import creates it.`,
+  );
+  return openStore('sqlite::memory:');
 }
 
 /** @throws ConfigurationError, StoreUnavailable (also when there is no store) */

@@ -3,11 +3,13 @@ import { join } from 'node:path';
 import t from 'tap';
 import { CommandLine } from '../../bin/command.js';
 import type { CommandModule, Program } from '../../bin/program.js';
+import { engineOf } from '../../src/core/storage/engines.js';
+import { onServers } from '../core/storage/engines.js';
 import { runProgram } from '../kit/command-line.js';
 import { compiled } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** Commands on stores that do not exist. Stores that cannot be opened: `doctor.test.ts`. */
+/** Commands on stores that do not exist or are empty. Stores that cannot be opened: `doctor.test.ts`. */
 
 /** Command lines of both programs that require an existing store. */
 const OF_WHAT_EXISTS: Record<string, string[]> = {
@@ -152,4 +154,24 @@ t.test('a path that no store file can have is reported in one sentence', async (
   ] as const) {
     t.match(await runProgram('idp', ['principal', 'list'], env, { cwd }), { code: 1, err: reason });
   }
+});
+
+await onServers((engine, fresh) => {
+  t.test(`${engine}: a dry run of an import creates nothing, and reads what there is`, async (t) => {
+    const uri = fresh(t);
+    const run = (...args: string[]) =>
+      runProgram(
+        'saas-backend',
+        ['user', 'import', '-', ...args],
+        { DATABASE_URI: uri },
+        { cwd: temporaryFolder(t), stdin: '{"email":"ada@example.test"}\n' },
+      );
+    const dry = await run('--dry-run');
+    t.match(dry, { code: 0, out: /1 would be new, 0 already there, 0 refused/ });
+    t.equal(dry.err, 'The database has no users yet; the import creates what it needs.\n');
+    const { read } = await engineOf(uri).load();
+    t.same(await read(uri, ({ collectionNames }) => collectionNames()), [], 'not even a schema');
+    t.match(await run(), { code: 0, out: /1 new/ });
+    t.match(await run('--dry-run'), { code: 0, out: /0 would be new, 1 already there/, err: '' });
+  });
 });

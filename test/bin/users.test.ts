@@ -250,6 +250,10 @@ t.test('a dry run without a store creates none and reports what the import would
   t.match(dry, { code: 0, out: '1 lines: 1 would be new, 0 already there, 0 refused.\n' });
   t.match(dry.err, /^The file \/.*app\.db does not exist yet; the import creates it\.\n$/);
   t.same(readdirSync(cwd), []);
+  writeFileSync(join(cwd, 'app.db'), '');
+  const empty = await command(cwd, ['import', '-', '--dry-run'], line);
+  t.match(empty, { code: 0, out: /1 would be new/, err: /^The database has no users yet/ });
+  t.equal(readFileSync(join(cwd, 'app.db'), 'utf8'), '', 'an empty file stays empty');
   writeFileSync(join(cwd, 'file'), '');
   const nowhere = await command(cwd, ['import', '-', '--dry-run'], line, 'sqlite:file/app.db');
   t.match(nowhere, { code: 1, out: '' }, 'where no file can be made');
