@@ -21,7 +21,7 @@ import { createReceipts } from './oidc/receipts.js';
 import { hasMailServer, idpSchema, idTokenAlgorithmsOf, uriRulesOf } from './options.js';
 import { createAgentKeys, createChangeAgent } from './provisioning/agent-keys.js';
 import { createAgentWorkloads } from './provisioning/agent-workloads.js';
-import { createPersonMails } from './provisioning/mails.js';
+import { createPersonMails, type MailDependencies } from './provisioning/mails.js';
 import { createProvisioningModule } from './provisioning/module.js';
 import { createLastKnownAddress, type PrincipalDocument, principalCollection } from './provisioning/store.js';
 import { registrationTokenCollection } from './registration/store.js';
@@ -61,13 +61,13 @@ export async function openProvisioning(warn: (message: string) => void, { create
   const base = values.publicUrl ?? (await createLastKnownAddress(store).recall());
   const context = {
     ...createCommandContext(store, { production, warn, createAudit }),
+    isVerified: createIsVerified(values.trustedEmailDomains ?? []),
     issuer: createPublicUrl(base, values.port).get,
     allowHttp: !production,
   };
   const principals = principalCollection(store);
-  const isVerified = createIsVerified(values.trustedEmailDomains ?? []);
   const groups = createGroups<PrincipalDocument>({
-    ...{ ...context, store, isVerified },
+    ...{ ...context, store },
     leaving: leavingWithGroup(() => ({ permissions, agents: provisioning.agents })),
   });
   const resources = createResourceService(resourceCollection(store), context);
@@ -161,7 +161,10 @@ export async function openProvisioning(warn: (message: string) => void, { create
 }
 
 /** Enqueues mails, which a server sends. Without the seed, those about removed factors and passkeys alone. */
-function createMails(context: ModuleContext & { issuer(): string }, seed?: string) {
+function createMails(
+  context: ModuleContext & Pick<MailDependencies, 'issuer' | 'isVerified'>,
+  seed?: string,
+) {
   const { store, issuer: publicUrl } = context;
   const messages = createMessages();
   const wake = () => undefined;

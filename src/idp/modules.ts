@@ -59,7 +59,7 @@ export async function openModules(context: IdpContext) {
   });
   const { endSessions, endClient, consents } = granted;
   const email = await openEmail(context);
-  const mails = email && createPersonMails({ ...context, outbox: email.service });
+  const mails = email && createPersonMails({ ...context, isVerified, outbox: email.service });
   const readPerson = createReadPerson(people, mails);
   const factors = await openFactors(context, readPerson);
   const passkeys = await openPasskeys(context, readPerson);

@@ -33,14 +33,12 @@ export interface MailDependencies {
   issuer(): string;
   clock: Clock;
   random: Random;
+  /** Whether the address is known to be that of the person, as applications see it. */
+  isVerified(person: PrincipalDocument): boolean;
 }
 
 const RESET_LINK_LIFETIME_MS = HOUR;
 const VERIFICATION_LINK_LIFETIME_MS = DAY;
-
-/** Whether the person has an e-mail address that is not verified. */
-export const isVerificationDue = ({ kind, emailVerifiedAt, ...names }: PrincipalDocument): boolean =>
-  kind === 'human' && emailVerifiedAt === undefined && addressOf(names) !== undefined;
 
 /** The name is greeted only if the mailbox is known to belong to the account: anyone can sign up with an address and a name. */
 const greetingOf = ({ name, invitedAt, emailVerifiedAt, emailSetAt }: PrincipalDocument) => {
@@ -50,6 +48,8 @@ const greetingOf = ({ name, invitedAt, emailVerifiedAt, emailSetAt }: PrincipalD
 
 export function createPersonMails(deps: MailDependencies) {
   const { outbox, messages, issuer, clock } = deps;
+  const isVerificationDue = (person: PrincipalDocument): boolean =>
+    person.kind === 'human' && addressOf(person) !== undefined && !deps.isVerified(person);
   const mailTo = (
     person: PrincipalDocument,
     source: MailOrigin | undefined,
@@ -93,6 +93,9 @@ export function createPersonMails(deps: MailDependencies) {
     );
 
   return {
+    /** Whether the person has an e-mail address that is not verified. */
+    isVerificationDue,
+
     /** The link of an invitation, with the mailbox that it is sent to; undefined without an address. */
     invitation(
       person: PrincipalDocument,

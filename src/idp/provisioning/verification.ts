@@ -4,7 +4,7 @@ import type { Throttle } from '../../core/throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
 import { MAIL_REQUESTS, mailsTo } from './limits.js';
 import { findLinkOwner } from './link-tokens.js';
-import { isVerificationDue, type PersonMails } from './mails.js';
+import type { PersonMails } from './mails.js';
 import type { Dependencies, Principals } from './principals.js';
 import { type PrincipalCollection, type PrincipalDocument, VERIFICATION_FIELDS } from './store.js';
 
@@ -24,7 +24,7 @@ export interface AccountProof {
 export type AddressVerification = ReturnType<typeof createVerification>;
 
 export interface VerificationDependencies extends Dependencies {
-  mails: Pick<PersonMails, 'verification'>;
+  mails: Pick<PersonMails, 'verification' | 'isVerificationDue'>;
   authenticate: Principals['authenticate'];
   throttle: Pick<Throttle, 'count' | 'countKey'>;
 }
@@ -69,7 +69,7 @@ export function createVerification(principals: PrincipalCollection, deps: Verifi
   };
 
   return {
-    isDue: isVerificationDue,
+    isDue: mails.isVerificationDue,
 
     /**
      * Sends a new link, which replaces the previous one. `false` if it is not due.
@@ -77,7 +77,7 @@ export function createVerification(principals: PrincipalCollection, deps: Verifi
      */
     async sendAgain(sub: string, source: RequestSource): Promise<boolean> {
       const person = await principals.findOne({ id: sub });
-      if (person?.state !== 'active' || !isVerificationDue(person)) return false;
+      if (person?.state !== 'active' || !mails.isVerificationDue(person)) return false;
       await throttle.count(MAIL_REQUESTS, source.ip);
       await throttle.countKey(VERIFICATIONS, person.handle, source.ip);
       const link = mails.verification(person, source);

@@ -72,6 +72,7 @@ function domainOn(store: Store, seed: string) {
   const basis = { clock, random: countedRandom(seed), issuer: () => 'https://id.example.test' };
   const mails = createPersonMails({
     ...basis,
+    isVerified: ({ emailVerifiedAt }) => emailVerifiedAt !== undefined,
     outbox: {
       mail: ({ key }) => effectOf(mailsOf(store).ensuring({ id: key })),
       deleteByUser: async () => undefined,

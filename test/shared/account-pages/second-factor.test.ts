@@ -395,6 +395,22 @@ t.test('a required factor is set up after the address is confirmed', async (t) =
   }
 });
 
+t.test('a person whose invitation has verified the address sets the factor up at once', async (t) => {
+  const options = { ...MAIL, secondFactor: 'required', secondFactorGraceDays: 0 } as const;
+  const idp = await idpApp(t, { ...ENABLED, ...options, trustedEmailDomains: ['example.test'] });
+  const ada = { handle: 'ada@example.test', password: PASSWORD };
+  const { body } = await idp.admin('POST', '/v1/invites', { handle: ada.handle, send: true });
+  await idp.request('POST', new URL(body.invite_url).pathname, { body: { password: PASSWORD } });
+  const { client, browser, asked } = await afterPassword(idp, ada, { scope: 'openid email' });
+  t.match(asked.body, sentence('second-factor-enrolment.title'));
+  const shown = await browser.submit(asked, { code: codeAt(secretIn(asked.body), idp.clock.now()) });
+  const { location } = await browser.open(new URL(hrefIn(shown.body), shown.url).href);
+  t.match(claimsOf((await idp.redeem(client, codeIn(location))).body.id_token), { email_verified: true });
+  const account = await browser.open(`${await idp.listen()}/account`);
+  t.notMatch(account.body, sentence('account.unconfirmed'));
+  t.same((await mailsOf(t, idp)).toSorted(), ['invitation', 'second-factor-added']);
+});
+
 t.test('the person gets a mail about each change, also when a command makes it', async (t) => {
   const idp = await idpApp(t, { ...ENABLED, ...MAIL });
   const human = await idp.makeHuman({ handle: 'ada@example.test' });
