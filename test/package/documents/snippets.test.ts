@@ -54,6 +54,10 @@ const NAMES: Record<string, Record<string, string>> = {
     client: "import('saas-backend/client').SaasClient",
     password: 'string',
   },
+  'docs/saas/testing.md': {
+    startApp: `(options?: import('saas-backend').SaasBackendOptions) => Promise<${FASTIFY}>`,
+    app: FASTIFY,
+  },
   'docs/saas/user-events.md': { backend: "import('saas-backend').SaasMiddlewareServer" },
   'docs/saas/user-roles.md': { app: "import('express').Express" },
   'docs/saas/client-forms.md': {
