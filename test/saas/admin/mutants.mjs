@@ -10,7 +10,7 @@ export default [
   {
     name: 'two operators refund different amounts of the same payment', file: 'saas/billing/refunds.ts',
     in: 'createRefunds',
-    replace: 'if (claimed && !claimed.isRecorded && claimed.from === from)', by: 'if (false)',
+    replace: 'if (claimed && !claimed.isRecorded && claimed.change.from === from)', by: 'if (false)',
     tests: [['saas/admin/customer-billing', 'two operators who refund different amounts at once: one is made, the other one is refused']],
   },
   {
