@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
-import { Ajv } from 'ajv';
 import { type Static, type TObject, type TSchema, Type } from 'typebox';
-import { describeErrors, type SchemaError } from '../src/core/config/validation-messages.js';
+import { schemaErrors } from '../src/core/config/options.js';
+import { describeErrors } from '../src/core/config/validation-messages.js';
 import { openInput } from './options.js';
 import { parseCsv } from './people-csv.js';
 import { fail } from './terminal.js';
@@ -35,12 +35,11 @@ interface Product {
 /** A part of an export that cannot be imported; the message is the reason. */
 class InvalidExport extends Error {}
 
-const ajv = new Ajv({ strict: false, meta: false, validateSchema: false, allErrors: true, verbose: true });
-
 /** @param at the beginning of the message */
 function validated<S extends TSchema>(schema: S, value: unknown, at = ''): Static<S> {
-  if (ajv.validate(schema, value)) return value as Static<S>;
-  const [problem] = describeErrors((ajv.errors ?? []) as SchemaError[]);
+  const errors = schemaErrors(schema, value);
+  if (errors.length === 0) return value as Static<S>;
+  const [problem] = describeErrors(errors);
   throw new InvalidExport(`${at}${problem?.path} ${problem?.message}`);
 }
 

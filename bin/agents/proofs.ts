@@ -146,5 +146,5 @@ const ruleView = (rule: WorkloadRule, { json }: CommonOptions) => {
 const viewOf = ({ id, jwk, addedAt }: AgentKey) => ({
   id,
   curve: keyTypeOf(jwk),
-  added_at: new Date(addedAt).toISOString(),
+  added_at: toTimestamp(addedAt),
 });

@@ -274,6 +274,7 @@ async function importFile(file: string, options: ImportOptions, command: Command
   const { dryRun = false, from, passwords } = options;
   if (passwords !== undefined && !from) command.error('error: --passwords needs --from.');
   const exported = from && (await openExport(from, file, passwords));
+  const unit = exported?.unit ?? 'line';
   const stopping = new AbortController();
   const { signal } = stopping;
   // A second signal ends the process at once.
@@ -289,7 +290,7 @@ async function importFile(file: string, options: ImportOptions, command: Command
       onProgress: (bytes) => progress.show(bytes, total),
       onRefused: (line, reason) => {
         progress.end();
-        complain(`${exported?.unit ?? 'line'} ${line}: ${reason}`);
+        complain(`${unit} ${line}: ${reason}`);
       },
     });
     progress.end();
@@ -300,7 +301,7 @@ async function importFile(file: string, options: ImportOptions, command: Command
     say(
       options.json
         ? JSON.stringify({ ...report, notImported })
-        : `${lines} ${exported?.unit ?? 'line'}s: ${created} ${outcome}, ${existing} already there, ${refused} refused.`,
+        : `${lines} ${unit}s: ${created} ${outcome}, ${existing} already there, ${refused} refused.`,
     );
     if (rows.length > 0 && !options.json) say(`Not imported, with the number of users:${rows.join('')}`);
     if (interrupted) complain('Interrupted. The imported users stay; the same command imports the rest.');

@@ -1,4 +1,5 @@
 import type { FastifyInstance } from 'fastify';
+import { mountPath } from '../core/config/public-url.js';
 import { type HostContext, logConfiguration, pluginContext } from '../core/http/host-context.js';
 import { createListedAudit } from '../core/ops/audit.js';
 import { openProductContext } from '../core/server/product-context.js';
@@ -29,7 +30,7 @@ export async function openBase(
   const host = hostContext ?? pluginContext(fastify, { configured: values.publicUrl, port: 3000 }, random);
   const { publicUrl, mountedAt = () => fastify.prefix + prefix } = host;
   // A proxy takes the path of the public address off.
-  const below = () => new URL(publicUrl.get()).pathname.replace(/\/$/, '');
+  const below = () => mountPath(publicUrl.get());
   const context = await openProductContext(fastify, {
     product: 'saas-backend',
     values,

@@ -99,6 +99,10 @@ export interface Resolved<T> {
 // A test validates the schemas themselves, which saves time at the start.
 const ajv = new Ajv({ strict: false, meta: false, validateSchema: false, allErrors: true, verbose: true });
 
+/** The errors of a value, for `describeErrors`; none if it is valid. */
+export const schemaErrors = (schema: TSchema, value: unknown): SchemaError[] =>
+  ajv.validate(schema, value) ? [] : ((ajv.errors ?? []) as SchemaError[]);
+
 /**
  * Resolves options from arguments, environment and defaults, in this order, and freezes them. `rules` validates
  * combinations of values.
@@ -241,21 +245,19 @@ function readValue(
     if (text === undefined) return schema.default;
     value = parse(text, schema);
   }
-  if (ajv.validate(schema, value)) return value;
+  const errors = schemaErrors(schema, value);
+  if (errors.length === 0) return value;
   // `writeOnly` keeps a secret out of the message.
   const described = { ...(schema as Describable), writeOnly: schema.option.secret === true };
   const isStructured = schema.type === 'object' && typeof value === 'object' && value !== null;
-  const problems = isStructured
-    ? describeParts((ajv.errors ?? []) as SchemaError[])
-    : [`${mustBe(described, value)}.`];
+  const problems = isStructured ? describeParts(errors) : [`${mustBe(described, value)}.`];
   for (const problem of problems) report.refuse(`${variable} (option '${name}') ${problem}`);
   return undefined;
 }
 
 /** The problems of a value that code passed, for a VALIDATION_ERROR. */
 export function problemsOf(schema: TSchema, value: unknown): { path: string; message: string }[] {
-  if (ajv.validate(schema, value)) return [];
-  return ((ajv.errors ?? []) as SchemaError[]).flatMap((error) => {
+  return schemaErrors(schema, value).flatMap((error) => {
     if (error.keyword !== 'additionalProperties') return describeErrors([error]);
     return [{ path: String(error.params?.['additionalProperty']), message: 'is not an option' }];
   });

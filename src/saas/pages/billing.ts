@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
+import { mountPath } from '../../core/config/public-url.js';
 import { type Localized, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
@@ -81,8 +82,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
   const config = access('person', { page: true });
   const route = { config, handlerTimeout: PROVIDER_TIMEOUT_MS };
   /** Relative to the public address, whose path pages have in their addresses. */
-  const returnPathOf = ({ own }: Billed) =>
-    own.slice(new URL(publicUrl()).pathname.replace(/\/$/, '').length);
+  const returnPathOf = ({ own }: Billed) => own.slice(mountPath(publicUrl()).length);
   const syncAfterPayment = (request: FastifyRequest, { owner }: Billed, sessionId: string) =>
     billing.subscription
       .sync(owner.id, sessionId)
